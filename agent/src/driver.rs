@@ -254,7 +254,7 @@ impl Driver {
     pub(crate) async fn run(mut self) -> Result<Ended, Error> {
         let heartbeat = self.health.heartbeat("core", BEAT_MAX);
         let away = self.journal.away().is_some();
-        let mut opening = away.then(|| Box::pin(self.journal.open_when_possible()));
+        let mut opening = away.then(|| Box::pin(self.journal.open_when_possible(self.stop.clone())));
         let mut effects = Effects::new();
         let mut events = vec![Event::Started];
         let outcome = loop {

@@ -12,7 +12,7 @@
 //!
 //! A disk that is full, read-only or failing refuses writes, which are tried again until it takes them; what is there can
 //! still be read. Where it does not even let the journal be opened, the agent observes until it does. Beside the journal
-//! in the same directory, each with its own extension: `opening`, which counts starts; `reserve`, room for a full disk;
+//! in the same directory, each with its own extension: `opening`, which counts processes that died over it; `reserve`, room for a full disk;
 //! `damaged-<n>`, moved aside; `newer`, of a version that this one cannot read; `next` and `former`, while it is written anew.
 
 use std::io;
@@ -26,17 +26,19 @@ use tideline_common::Digest;
 use tideline_runtime::exit::chain;
 use tokio::sync::oneshot;
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use crate::cluster::BodyError;
 use crate::core::{Loaded, Write};
-use crate::patience::{self, Disk, Patience};
+use crate::patience::{self, Disk};
 
 mod bodies;
 mod change;
 mod engine;
 mod group;
 mod load;
+mod opening;
 mod quarantine;
 mod record;
 mod slot;
@@ -44,21 +46,15 @@ mod space;
 mod stage;
 mod writer;
 
-use engine::Engine;
-use load::Contents;
 use slot::Slot;
 use writer::{Batch, Running, Writer};
 
 /// Batches that may wait for the disk. The core has one under way at a time; the rest are late repetitions of it.
 const QUEUE_MAX: usize = 16;
-/// Longest wait for a journal to be opened: fifty megabytes from a slow SD card are twenty seconds.
-const OPEN_MAX: Duration = Duration::from_mins(2);
+/// Longest wait for anything to move while a journal is opened: what a slow SD card does at once takes seconds.
+const STILL_MAX: Duration = Duration::from_mins(2);
 /// Longest wait for the thread to end when the journal is closed. What was acknowledged is on disk before.
 pub(crate) const CLOSE_MAX: Duration = Duration::from_secs(5);
-/// Starts in a row that may die while opening before the journal is taken for the cause. One may be a power cut.
-const OPENINGS_MAX: u32 = 2;
-/// Wait before a read that the medium refused is taken for damage.
-const REREAD_AFTER: Duration = Duration::from_secs(1);
 /// Wait before a disk that refused the journal is tried again, doubled each time up to the second.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
@@ -87,8 +83,13 @@ pub enum Error {
         patience::WAIT_MAX_SECONDS
     )]
     Stuck,
-    #[error("the disk did not let the journal be opened within {} s; it may be full, or failing", OPEN_MAX.as_secs())]
+    #[error(
+        "the journal is being opened, and for {} s the disk has read and written nothing; it may be full, or failing",
+        STILL_MAX.as_secs()
+    )]
     StuckOpening,
+    #[error("the agent was asked to stop while the journal was being opened")]
+    Stopped,
     #[error("the journal has stopped working; the agent must be started again")]
     Closed,
     #[error("the journal cannot be used: {0}")]
@@ -113,6 +114,7 @@ impl Error {
             | Self::Damaged(_)
             | Self::Stuck
             | Self::StuckOpening
+            | Self::Stopped
             | Self::Closed
             | Self::NoBody(_) => false,
         }
@@ -130,6 +132,7 @@ impl Error {
             | Self::Write(_)
             | Self::Stuck
             | Self::StuckOpening
+            | Self::Stopped
             | Self::Closed
             | Self::Away(_)
             | Self::NoBody(_) => false,
@@ -178,7 +181,6 @@ struct Open {
     refused: bodies::Refused,
     queue: SyncSender<Batch>,
     running: Arc<AtomicBool>,
-    patience: Arc<Patience>,
     done: std::sync::Mutex<std::sync::mpsc::Receiver<()>>,
 }
 
@@ -187,30 +189,20 @@ impl Journal {
     ///
     /// Blocks. A damaged journal is moved aside with a warning and an empty one opened in its place.
     pub fn open(path: &Path) -> Result<(Self, Loaded), Error> {
-        let (answer, outcome) = sync_channel(1);
-        let opened = path.to_owned();
-        // On a thread of its own, which may hang.
-        std::thread::Builder::new()
-            .name("journal-open".to_owned())
-            .spawn(move || {
-                // Nobody waits any more where the wait was given up.
-                let _ = answer.send(open_mended(&opened));
-            })
-            .map_err(|source| Error::Io { action: "start a thread for", path: path.to_owned(), source })?;
-        let (slot, loaded) = match outcome.recv_timeout(OPEN_MAX) {
-            Ok(outcome) => outcome?,
-            Err(RecvTimeoutError::Timeout) => return Err(Error::StuckOpening),
-            Err(RecvTimeoutError::Disconnected) => return Err(Error::Closed),
-        };
+        Self::open_until(path, &CancellationToken::new())
+    }
+
+    /// As [`Journal::open`], and returns [`Error::Stopped`] soon after `stop` is cancelled.
+    fn open_until(path: &Path, stop: &CancellationToken) -> Result<(Self, Loaded), Error> {
+        let (slot, loaded) = opening::open(path, stop)?;
         let slot = Arc::new(slot);
         let (queue, batches) = sync_channel(QUEUE_MAX);
         // Nothing is ever sent: the receiver learns of the thread's end by the sender's drop.
         let (on_exit, done) = sync_channel(0);
-        let (running, patience) = (Arc::new(AtomicBool::new(true)), Arc::new(Patience::default()));
+        let running = Arc::new(AtomicBool::new(true));
         let writer = Writer {
             path: path.to_owned(),
             slot: Arc::clone(&slot),
-            patience: Arc::clone(&patience),
             batches,
             running: Running(Arc::clone(&running)),
             on_exit,
@@ -219,14 +211,14 @@ impl Journal {
             .name("journal".to_owned())
             .spawn(move || writer.run())
             .map_err(|source| Error::Io { action: "start the thread of", path: path.to_owned(), source })?;
-        let open = Open { slot, refused: bodies::Refused::default(), queue, running, patience, done: done.into() };
+        let open = Open { slot, refused: bodies::Refused::default(), queue, running, done: done.into() };
         Ok((Self { path: path.to_owned(), state: State::Open(open) }, loaded))
     }
 
     /// As [`Journal::open`]; where the disk refuses, stands in for the journal, empty and refusing writes, until
     /// [`Journal::open_when_possible`] returns.
-    pub(crate) fn open_or_wait(path: &Path) -> Result<(Self, Loaded), Error> {
-        match Self::open(path) {
+    pub(crate) fn open_or_wait(path: &Path, stop: &CancellationToken) -> Result<(Self, Loaded), Error> {
+        match Self::open_until(path, stop) {
             Err(error) if error.is_of_the_disk() => Ok(Self::stand_in(path, chain(&error), First::Nothing)),
             outcome => outcome,
         }
@@ -249,8 +241,12 @@ impl Journal {
         (Self { path: path.to_owned(), state: State::Away { why, first } }, Loaded::default())
     }
 
-    /// Opens a journal that is away as soon as the disk lets it.
-    pub(crate) fn open_when_possible(&self) -> impl Future<Output = Result<(Self, Loaded), Error>> + Send + use<> {
+    /// Opens a journal that is away as soon as the disk lets it, or returns [`Error::Stopped`] when `stop` is cancelled
+    /// meanwhile.
+    pub(crate) fn open_when_possible(
+        &self,
+        stop: CancellationToken,
+    ) -> impl Future<Output = Result<(Self, Loaded), Error>> + Send + use<> {
         let path = self.path.clone();
         let first = match self.state {
             State::Away { first, .. } => first,
@@ -260,14 +256,15 @@ impl Journal {
             if first == First::Remove {
                 discard(path)?;
             }
-            Self::open(path)
+            Self::open_until(path, &stop)
         };
+        let open = Arc::new(open);
         async move {
             let mut wait = AGAIN.0;
             loop {
                 sleep(wait).await;
                 wait = AGAIN.1.min(wait * 2);
-                let tried = path.clone();
+                let (tried, open) = (path.clone(), Arc::clone(&open));
                 // Comes back: what hangs is given up on.
                 match tokio::task::spawn_blocking(move || open(&tried)).await.map_err(|_panicked| Error::Closed)? {
                     Err(error) if error.is_of_the_disk() => {
@@ -297,16 +294,16 @@ impl Journal {
         let (answer, outcome) = oneshot::channel();
         let queued = match &self.state {
             State::Away { why, .. } => Err(Error::Away(why.clone())),
-            State::Open(Open { queue, slot, patience, .. }) => match queue.try_send(Batch { writes, answer }) {
-                Ok(()) => Ok((Arc::clone(slot), Arc::clone(patience))),
+            State::Open(Open { queue, slot, .. }) => match queue.try_send(Batch { writes, answer }) {
+                Ok(()) => Ok(Arc::clone(slot)),
                 Err(TrySendError::Full(_)) => Err(Error::Stuck),
                 Err(TrySendError::Disconnected(_)) => Err(Error::Closed),
             },
         };
         async move {
-            let (slot, patience) = queued?;
+            let slot = queued?;
             // Should it be sled that forgot it, it is woken.
-            match patience.wait(outcome, || slot.poke()).await {
+            match slot.patience().wait(outcome, || slot.poke()).await {
                 Some(answered) => answered.unwrap_or(Err(Error::Closed)),
                 None => Err(Error::Stuck),
             }
@@ -329,7 +326,7 @@ impl Journal {
     /// Whether writes come back.
     pub(crate) fn disk(&self) -> Disk {
         match &self.state {
-            State::Open(Open { patience, .. }) => patience.disk(),
+            State::Open(Open { slot, .. }) => slot.patience().disk(),
             State::Away { .. } => Disk::Answers,
         }
     }
@@ -357,12 +354,13 @@ impl Drop for Journal {
     fn drop(&mut self) {
         let closed = State::Away { why: "it is closed".to_owned(), first: First::Nothing };
         let State::Open(open) = std::mem::replace(&mut self.state, closed) else { return };
-        let Open { slot, refused: _, queue, running: _, patience, done } = open;
+        let Open { slot, refused: _, queue, running: _, done } = open;
+        let disk = slot.patience().disk();
         // The thread's is the last, and it may hang over closing the engine; this one must not.
         drop(slot);
         drop(queue);
         // What hangs does not end; this process does, by whoever starts it again.
-        if patience.disk() == Disk::Stuck {
+        if disk == Disk::Stuck {
             return;
         }
         let done = done.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -381,62 +379,6 @@ pub(crate) fn discard(path: &Path) -> Result<(), Error> {
         );
     }
     Ok(())
-}
-
-/// Opens and reads, and sees to what can be mended.
-fn open_mended(path: &Path) -> Result<(Slot, Loaded), Error> {
-    let mut outcome = open_once(path);
-    if let Err(error @ Error::Io { .. }) = &outcome
-        && error.is_of_damage()
-    {
-        warn!("the journal {path:?} cannot be read ({}); it is tried once more", chain(error));
-        std::thread::sleep(REREAD_AFTER);
-        outcome = open_once(path);
-    }
-    let (engine, contents) = match outcome {
-        Err(error) if error.is_of_damage() || matches!(error, Error::Newer { .. } | Error::UnderstandsMore { .. }) => {
-            let newer = matches!(error, Error::Newer { .. } | Error::UnderstandsMore { .. });
-            let aside = if newer { quarantine::set_aside_newer(path)? } else { quarantine::move_aside(path)? };
-            warn!(
-                "the journal {path:?} cannot be used ({}) and was moved to {aside:?}. The agent starts with an empty \
-                 one: it changes nothing until it has read its desired set from the hub again",
-                chain(&error)
-            );
-            open_once(path)?
-        }
-        outcome => outcome?,
-    };
-    let Contents { loaded, unnamed, numbers, live, read } = contents;
-    let slot = Slot::new(path, engine, numbers, live, read);
-    if let Err(error) = slot.commit(&group::cut(unnamed)) {
-        debug!("what nothing names stays in the journal: {}", chain(&error));
-    }
-    // Damage is met again by the writer.
-    let _ = slot.tidy(slot::Pace::AtRest);
-    Ok((slot, loaded))
-}
-
-/// Opens and reads once. Whatever speaks of damage comes as [`Error::Damaged`]: so does a panic of the engine, and a
-/// journal that several starts in a row died over (with `panic = "abort"` there is no other sign).
-fn open_once(path: &Path) -> Result<(Engine, Contents), Error> {
-    space::require_for_opening(path)?;
-    let existed = quarantine::prepare(path)?;
-    if let Some(why) = quarantine::marked_damaged(path) {
-        return Err(Error::Damaged(format!("found while it was open: {why}")));
-    }
-    if quarantine::openings(path) >= OPENINGS_MAX {
-        quarantine::opened(path)?;
-        return Err(Error::Damaged(format!("{OPENINGS_MAX} starts in a row ended while it was being opened")));
-    }
-    quarantine::opening(path)?;
-    let outcome = std::panic::catch_unwind(|| {
-        let engine = Engine::open(path)?;
-        let contents = load::load(&engine, existed)?;
-        Ok((engine, contents))
-    })
-    .unwrap_or_else(|_panic| Err(Error::Damaged("the engine panicked over it".to_owned())));
-    quarantine::opened(path)?;
-    outcome
 }
 
 #[cfg(test)]

@@ -425,8 +425,12 @@ impl Agent {
             (Arc::new(found.keep_unwritten()), away)
         } else {
             let identity = Arc::new(found.keep()?);
-            let opened = tokio::task::spawn_blocking(move || Journal::open_or_wait(&path)).await;
-            (identity, opened.map_err(|_| journal::Error::Closed)??)
+            let stop = run.token().clone();
+            let opened = tokio::task::spawn_blocking(move || Journal::open_or_wait(&path, &stop)).await;
+            match opened.map_err(|_| journal::Error::Closed)? {
+                Err(journal::Error::Stopped) => return Ok(()),
+                opened => (identity, opened?),
+            }
         };
         let target = identity
             .enrolled()

@@ -31,11 +31,15 @@ pub(super) struct Contents {
     pub(super) read: u64,
 }
 
-/// Reads everything but the bodies. `existed` says that a journal was there before it was opened.
-pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
+/// Reads everything but the bodies. `existed` says that a journal was there before it was opened; `step` is called as this
+/// gets on.
+pub(super) fn load(engine: &Engine, existed: bool, step: &dyn Fn()) -> Result<Contents, Error> {
     check_schema(engine, existed)?;
     check_capabilities(engine)?;
-    let mut finishing = Gathered::new(|groups: &[Group]| engine.commit(groups).map(drop));
+    let mut finishing = Gathered::new(|groups: &[Group]| {
+        step();
+        engine.commit(groups).map(drop)
+    });
     stage::finish(engine, &mut |group| finishing.push(group).map(drop))?;
     finishing.commit()?;
     let mut loaded = Loaded {
@@ -48,7 +52,10 @@ pub(super) fn load(engine: &Engine, existed: bool) -> Result<Contents, Error> {
         ..Loaded::default()
     };
     let (mut read, mut bodies, mut next_body) = (0, 0, 0);
-    let mut count = |key: &[u8], value: &[u8]| read += (key.len() + value.len()) as u64;
+    let mut count = |key: &[u8], value: &[u8]| {
+        step();
+        read += (key.len() + value.len()) as u64;
+    };
     let mut shared = Shared::default();
     engine.scan(Table::Entries, |key, value| {
         count(key, value);

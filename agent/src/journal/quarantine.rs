@@ -107,31 +107,3 @@ fn place(path: &Path, n: u32) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     path.with_file_name(format!("{name}.damaged-{n}"))
 }
-
-/// How many starts in a row began to open the journal and did not come back.
-pub(super) fn openings(path: &Path) -> u32 {
-    fs::read_to_string(marker(path)).ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
-}
-
-/// Notes that the journal is about to be opened.
-pub(super) fn opening(path: &Path) -> Result<(), Error> {
-    let marker = marker(path);
-    fs::write(&marker, format!("{}\n", openings(path) + 1)).map_err(|source| Error::Io {
-        action: "write",
-        path: marker,
-        source,
-    })
-}
-
-/// Notes that opening came back.
-pub(super) fn opened(path: &Path) -> Result<(), Error> {
-    let marker = marker(path);
-    match fs::remove_file(&marker) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        outcome => outcome.map_err(|source| Error::Io { action: "remove", path: marker, source }),
-    }
-}
-
-fn marker(path: &Path) -> PathBuf {
-    path.with_extension("opening")
-}

@@ -22,6 +22,7 @@ use super::change::{Change, Table};
 use super::engine::Engine;
 use super::group::{Gathered, Group, cut};
 use super::{Error, record, space, stage};
+use crate::patience::Patience;
 
 /// Longest wait of a reader for an engine that is being replaced, which takes some tens of milliseconds.
 const READ_WAIT: Duration = Duration::from_secs(2);
@@ -62,6 +63,8 @@ pub(super) struct Slot {
     /// Bytes that what it holds takes on disk.
     live: AtomicU64,
     numbers: Numbers,
+    /// Of who waits for writes.
+    patience: Arc<Patience>,
     /// When the log may be written anew after that failed, and how long the pause is.
     rebuild_again: Mutex<Option<(Instant, Duration)>>,
 }
@@ -102,8 +105,13 @@ impl Slot {
             touched: AtomicU64::new(read),
             live: AtomicU64::new(live),
             numbers,
+            patience: Arc::default(),
             rebuild_again: Mutex::default(),
         }
+    }
+
+    pub(super) fn patience(&self) -> &Patience {
+        &self.patience
     }
 
     /// For bodies.
@@ -136,6 +144,7 @@ impl Slot {
     fn written(&self, outcome: Result<i64, Error>) -> Result<(), Error> {
         match outcome {
             Ok(grown) => {
+                self.patience.moved();
                 let live = self.live.load(Ordering::Relaxed).saturating_add_signed(grown);
                 // The one thread that writes is the only one that counts.
                 self.live.store(live, Ordering::Relaxed);
@@ -275,7 +284,8 @@ impl Slot {
     }
 
     fn copy_to(&self, path: &Path) -> Result<(), Error> {
-        let copy = Self::new(path, Engine::open(path)?, Numbers::default(), 0, 0);
+        let patience = Arc::clone(&self.patience);
+        let copy = Self { patience, ..Self::new(path, Engine::open(path)?, Numbers::default(), 0, 0) };
         let lost = self.copy_bodies(&copy)?;
         for table in Table::ALL.iter().filter(|table| **table != Table::Bodies) {
             let mut after: Option<Vec<u8>> = None;

@@ -18,6 +18,7 @@ mod cuts;
 mod faults;
 mod golden;
 mod growth;
+mod opening;
 
 fn attested(set: Accepted) -> Attested {
     let shown = Shown { version: set.version, point: RevisionPoint::NOWHERE };
@@ -360,19 +361,6 @@ async fn a_journal_whose_writer_understood_more_is_set_aside() -> Result<(), any
     assert!(is_empty(&reopened(&path)?), "nothing of it is believed");
     assert!(directory.path().join("journal.newer").exists());
     assert!(is_empty(&reopened(&path)?), "what is begun anew is its own");
-    Ok(())
-}
-
-#[tokio::test]
-async fn a_journal_that_starts_died_over_is_moved_aside() -> Result<(), anyhow::Error> {
-    let directory = tempfile::tempdir()?;
-    let path = directory.path().join("journal");
-    filled(&path, 3).await?;
-    fs::write(directory.path().join("journal.opening"), "1\n")?;
-    assert!(!is_empty(&reopened(&path)?), "one may have been a power cut");
-    fs::write(directory.path().join("journal.opening"), "2\n")?;
-    assert!(is_empty(&reopened(&path)?));
-    assert!(is_empty(&reopened(&path)?), "the new one stays");
     Ok(())
 }
 

@@ -15,7 +15,6 @@ use super::group::{Gathered, Group, Reached};
 use super::slot::{Pace, Slot, Tidying};
 use super::{Error, QUEUE_MAX, quarantine, stage};
 use crate::core::Write;
-use crate::patience::Patience;
 
 /// How long nothing is written until the journal is at rest. Also how often it is looked at then.
 const REST_AFTER: Duration = Duration::from_secs(15);
@@ -38,8 +37,6 @@ pub(super) fn may_gather(writes: &[Write]) -> bool {
 pub(super) struct Writer {
     pub(super) path: PathBuf,
     pub(super) slot: Arc<Slot>,
-    /// Of who waits.
-    pub(super) patience: Arc<Patience>,
     pub(super) batches: Receiver<Batch>,
     pub(super) running: Running,
     /// Dropped, after the engine, when the thread ends.
@@ -58,7 +55,7 @@ impl Drop for Running {
 impl Writer {
     /// Writes what is asked for, in order, until nobody can ask any more. Batches that wait share one flush.
     pub(super) fn run(self) {
-        let Self { path, slot, patience, batches, running, on_exit } = self;
+        let Self { path, slot, batches, running, on_exit } = self;
         let mut last: Option<Instant> = None;
         // What no write touches may be damaged too. The journal is not written anew then, and grows until nothing can be
         // written.
@@ -74,7 +71,7 @@ impl Writer {
                     }
                     last = Some(Instant::now());
                     let batches = std::iter::once(first).chain(batches.try_iter().take(QUEUE_MAX - 1));
-                    let outcome = commit(&slot, &patience, batches);
+                    let outcome = commit(&slot, batches);
                     (Some(outcome), slot.tidy(Pace::AtWork))
                 }
                 // Nothing can be read either.
@@ -135,15 +132,11 @@ fn is_given_up(path: &Path, damage: &Error) -> bool {
     }
 }
 
-fn commit(slot: &Slot, patience: &Patience, batches: impl Iterator<Item = Batch>) -> Result<(), Error> {
+fn commit(slot: &Slot, batches: impl Iterator<Item = Batch>) -> Result<(), Error> {
     // First, for where bodies are is read before they are written.
     let (mut outcome, mut answers) = (slot.mend(), Vec::new());
     let mut bodies = Ahead::of(slot);
-    let mut gathered = Gathered::new(|groups: &[Group]| {
-        slot.commit(groups)?;
-        patience.moved();
-        Ok(())
-    });
+    let mut gathered = Gathered::new(|groups: &[Group]| slot.commit(groups));
     let mut push = |group| {
         if gathered.push(group)? == Reached::Disk {
             // Damage is met again, when nothing waits.

@@ -10,6 +10,8 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
+use tokio_util::sync::CancellationToken;
+
 use super::super::bodies::Numbers;
 use super::super::slot::Pace;
 use super::*;
@@ -354,12 +356,12 @@ async fn without_room_to_open_it_the_journal_is_away_until_there_is() -> Result<
     let entries = filled(&disk.journal(), 300).await?;
     let _ = fs::remove_file(disk.journal().with_extension("reserve"));
     disk.fill(0)?;
-    let (journal, loaded) = Journal::open_or_wait(&disk.journal())?;
+    let (journal, loaded) = Journal::open_or_wait(&disk.journal(), &CancellationToken::new())?;
     assert!(journal.away().is_some_and(|why| why.contains("kB left")), "{:?}", journal.away());
     assert!(is_empty(&loaded));
     assert!(matches!(journal.write(vec![applied(1)]).await, Err(Error::Away(_))));
     assert!(matches!(journal.body(entries[7].input), Err(Error::Away(_))));
-    let again = tokio::spawn(journal.open_when_possible());
+    let again = tokio::spawn(journal.open_when_possible(CancellationToken::new()));
     disk.empty()?;
     let (journal, loaded) = tokio::time::timeout(SOON, again).await???;
     assert_eq!(loaded.entries, entries);
@@ -372,9 +374,9 @@ async fn on_a_read_only_disk_the_journal_is_away_until_it_can_be_written() -> Re
     let Some(disk) = Disk::mounted(48)? else { return Ok(()) };
     let entries = filled(&disk.journal(), 300).await?;
     disk.remount("ro")?;
-    let (journal, _) = Journal::open_or_wait(&disk.journal())?;
+    let (journal, _) = Journal::open_or_wait(&disk.journal(), &CancellationToken::new())?;
     assert!(journal.away().is_some_and(|why| why.contains("Read-only")), "{:?}", journal.away());
-    let again = tokio::spawn(journal.open_when_possible());
+    let again = tokio::spawn(journal.open_when_possible(CancellationToken::new()));
     disk.remount("rw")?;
     let (_journal, loaded) = tokio::time::timeout(SOON, again).await???;
     assert_eq!(loaded.entries, entries);
@@ -389,7 +391,7 @@ async fn a_journal_that_is_out_of_date_is_not_read_where_it_cannot_be_removed_ye
     let (journal, loaded) = Journal::discard_or_wait(&disk.journal())?.expect("nothing can be removed");
     assert!(journal.away().is_some_and(|why| why.contains("Read-only")), "{:?}", journal.away());
     assert!(is_empty(&loaded) && disk.journal().exists());
-    let again = tokio::spawn(journal.open_when_possible());
+    let again = tokio::spawn(journal.open_when_possible(CancellationToken::new()));
     disk.remount("rw")?;
     let (journal, loaded) = tokio::time::timeout(SOON, again).await???;
     assert!(is_empty(&loaded), "another was at work since");
@@ -431,7 +433,7 @@ async fn a_file_that_takes_no_byte_is_of_the_disk_and_not_damage() -> Result<(),
     let path = directory.path().join("journal");
     fs::create_dir(&path)?;
     symlink("/dev/full", path.join("conf"))?;
-    let (journal, _) = Journal::open_or_wait(&path)?;
+    let (journal, _) = Journal::open_or_wait(&path, &CancellationToken::new())?;
     assert!(journal.away().is_some_and(|why| why.contains("No space left")), "{:?}", journal.away());
     assert!(!directory.path().join("journal.damaged-1").exists(), "what is there is left alone");
     Ok(())

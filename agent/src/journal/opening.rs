@@ -1,0 +1,260 @@
+//! How a journal is opened: for how long, what counts against it, and what becomes of one that cannot be used.
+//!
+//! An opening may take as long as it gets on. The file `opening` beside the journal counts the processes that died in it: three
+//! within one boot are no power cut, and the journal is taken for the cause. Who is asked to stop takes its own count back.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tideline_runtime::exit::chain;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::engine::Engine;
+use super::load::{self, Contents};
+use super::slot::{self, Slot};
+use super::{Error, STILL_MAX, group, quarantine, space};
+use crate::core::Loaded;
+
+/// How often it is looked whether an opening gets on, and whether it is to be given up.
+const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// When it is said that an opening takes long.
+const LATE_AFTER: Duration = Duration::from_secs(10);
+/// Processes that may die over a journal, within one boot, before it is taken for the cause.
+const DEATHS_MAX: u32 = 3;
+/// Wait before a read that the medium refused is taken for damage.
+const REREAD_AFTER: Duration = Duration::from_secs(1);
+/// The thread that opens. sled has others, which read and write for it.
+const THREAD: &str = "journal-open";
+const ENGINE_THREADS: &str = "sled-io";
+
+/// Opens the journal in `path`, and reads it; blocks until that is done, nothing moves any more, or `stop` is cancelled.
+pub(super) fn open(path: &Path, stop: &CancellationToken) -> Result<(Slot, Loaded), Error> {
+    let opening = Arc::new(Opening::new(path));
+    let (answer, outcome) = sync_channel(1);
+    // On a thread of its own, which may hang.
+    std::thread::Builder::new()
+        .name(THREAD.to_owned())
+        .spawn({
+            let opening = Arc::clone(&opening);
+            // Nobody waits any more where the wait was given up.
+            move || drop(answer.send(open_mended(&opening)))
+        })
+        .map_err(|source| Error::Io { action: "start a thread for", path: path.to_owned(), source })?;
+    let begun = Instant::now();
+    let (mut standstill, mut said) = (Standstill { moved: 0, since: begun }, false);
+    loop {
+        match outcome.recv_timeout(LOOK_EVERY) {
+            Ok(outcome) => return outcome,
+            Err(RecvTimeoutError::Disconnected) => return Err(Error::Closed),
+            Err(RecvTimeoutError::Timeout) => {}
+        }
+        if stop.is_cancelled() {
+            opening.withdraw();
+            return Err(Error::Stopped);
+        }
+        if standstill.lasts(Instant::now(), opening.moved()) {
+            return Err(Error::StuckOpening);
+        }
+        if !said && begun.elapsed() > LATE_AFTER {
+            said = true;
+            warn!("opening the journal {path:?} takes long; the agent waits for as long as the disk gets on with it");
+        }
+    }
+}
+
+/// Whether something moves.
+#[derive(Debug)]
+pub(super) struct Standstill {
+    pub(super) moved: u64,
+    pub(super) since: Instant,
+}
+
+impl Standstill {
+    /// Takes how much has moved, and says whether that has been the same for too long.
+    pub(super) fn lasts(&mut self, now: Instant, moved: u64) -> bool {
+        if moved != self.moved {
+            *self = Self { moved, since: now };
+        }
+        now.saturating_duration_since(self.since) > STILL_MAX
+    }
+}
+
+/// One opening, as its thread and who waits for it see it.
+#[derive(Debug)]
+pub(super) struct Opening {
+    path: PathBuf,
+    /// Records that were read, and groups that were written.
+    steps: AtomicU64,
+    count: Mutex<Count>,
+}
+
+/// What is to be noted of it beside the journal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Count {
+    /// It is not being opened.
+    None,
+    /// It is, after so many processes that died over it.
+    After(u32),
+    /// Whatever happens now does not count.
+    Withdrawn,
+}
+
+impl Opening {
+    pub(super) fn new(path: &Path) -> Self {
+        Self { path: path.to_owned(), steps: AtomicU64::new(0), count: Mutex::new(Count::None) }
+    }
+
+    fn step(&self) {
+        self.steps.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What changes as long as it gets on. Inside of sled, only the kernel knows that.
+    fn moved(&self) -> u64 {
+        self.steps.load(Ordering::Relaxed).wrapping_add(carried())
+    }
+
+    /// How many processes died over it since the machine was booted.
+    pub(super) fn deaths(&self) -> u32 {
+        let noted = fs::read_to_string(marker(&self.path)).unwrap_or_default();
+        let mut lines = noted.lines();
+        let deaths = lines.next().and_then(|deaths| deaths.parse().ok());
+        deaths.filter(|_| lines.next() == Some(boot().as_str())).unwrap_or(0)
+    }
+
+    /// Notes that it begins, so that it counts should the process die.
+    pub(super) fn begin(&self) -> Result<(), Error> {
+        let mut count = self.count();
+        if *count == Count::Withdrawn {
+            return Err(Error::Stopped);
+        }
+        let deaths = self.deaths();
+        note(&self.path, deaths + 1)?;
+        *count = Count::After(deaths);
+        Ok(())
+    }
+
+    /// Notes that it came back, whatever came of it.
+    fn end(&self) -> Result<(), Error> {
+        let mut count = self.count();
+        if *count != Count::Withdrawn {
+            *count = Count::None;
+        }
+        note(&self.path, 0)
+    }
+
+    /// The process was asked to stop: that it ends says nothing of the journal.
+    pub(super) fn withdraw(&self) {
+        if let Count::After(deaths) = std::mem::replace(&mut *self.count(), Count::Withdrawn)
+            && let Err(error) = note(&self.path, deaths)
+        {
+            warn!("a start that was asked to stop counts against the journal: {}", chain(&error));
+        }
+    }
+
+    fn count(&self) -> MutexGuard<'_, Count> {
+        self.count.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Bytes that the threads of openings read and wrote. Always the same where the kernel does not count them.
+pub(super) fn carried() -> u64 {
+    let is_ours = |task: &Path| {
+        let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
+        name.trim() == THREAD || name.starts_with(ENGINE_THREADS)
+    };
+    let bytes = |task: &Path| -> u64 {
+        let counts = fs::read_to_string(task.join("io")).unwrap_or_default();
+        let of = |line: &str| line.strip_prefix("rchar: ").or(line.strip_prefix("wchar: "))?.parse::<u64>().ok();
+        counts.lines().filter_map(of).sum()
+    };
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten().map(|task| task.path());
+    tasks.filter(|task| is_ours(task)).map(|task| bytes(&task)).sum()
+}
+
+/// Names the time since the machine was booted. Nothing where the kernel does not, so that every death counts.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_owned()
+}
+
+fn note(journal: &Path, deaths: u32) -> Result<(), Error> {
+    let marker = marker(journal);
+    let io = |action: &'static str| {
+        let path = marker.clone();
+        move |source| Error::Io { action, path, source }
+    };
+    if deaths > 0 {
+        return fs::write(&marker, format!("{deaths}\n{}\n", boot())).map_err(io("write"));
+    }
+    match fs::remove_file(&marker) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome.map_err(io("remove")),
+    }
+}
+
+fn marker(journal: &Path) -> PathBuf {
+    journal.with_extension("opening")
+}
+
+/// Opens and reads, and sees to what can be mended.
+fn open_mended(opening: &Opening) -> Result<(Slot, Loaded), Error> {
+    let path = &opening.path;
+    let mut outcome = open_once(opening);
+    if let Err(error @ Error::Io { .. }) = &outcome
+        && error.is_of_damage()
+    {
+        warn!("the journal {path:?} cannot be read ({}); it is tried once more", chain(error));
+        std::thread::sleep(REREAD_AFTER);
+        outcome = open_once(opening);
+    }
+    let (engine, contents) = match outcome {
+        Err(error) if error.is_of_damage() || matches!(error, Error::Newer { .. } | Error::UnderstandsMore { .. }) => {
+            let newer = matches!(error, Error::Newer { .. } | Error::UnderstandsMore { .. });
+            let aside = if newer { quarantine::set_aside_newer(path)? } else { quarantine::move_aside(path)? };
+            warn!(
+                "the journal {path:?} cannot be used ({}) and was moved to {aside:?}. The agent starts with an empty \
+                 one: it changes nothing until it has read its desired set from the hub again",
+                chain(&error)
+            );
+            open_once(opening)?
+        }
+        outcome => outcome?,
+    };
+    let Contents { loaded, unnamed, numbers, live, read } = contents;
+    let slot = Slot::new(path, engine, numbers, live, read);
+    if let Err(error) = slot.commit(&group::cut(unnamed)) {
+        debug!("what nothing names stays in the journal: {}", chain(&error));
+    }
+    // Damage is met again by the writer.
+    let _ = slot.tidy(slot::Pace::AtRest);
+    Ok((slot, loaded))
+}
+
+/// Opens and reads once. Whatever speaks of damage comes as [`Error::Damaged`]: so does a panic of the engine, and a
+/// journal that several processes died over (with `panic = "abort"` there is no other sign).
+fn open_once(opening: &Opening) -> Result<(Engine, Contents), Error> {
+    let path = &opening.path;
+    space::require_for_opening(path)?;
+    let existed = quarantine::prepare(path)?;
+    if let Some(why) = quarantine::marked_damaged(path) {
+        return Err(Error::Damaged(format!("found while it was open: {why}")));
+    }
+    if opening.deaths() >= DEATHS_MAX {
+        opening.end()?;
+        return Err(Error::Damaged(format!("{DEATHS_MAX} processes died while it was being opened")));
+    }
+    opening.begin()?;
+    let outcome = std::panic::catch_unwind(|| {
+        let engine = Engine::open(path)?;
+        let contents = load::load(&engine, existed, &|| opening.step())?;
+        Ok((engine, contents))
+    })
+    .unwrap_or_else(|_panic| Err(Error::Damaged("the engine panicked over it".to_owned())));
+    opening.end()?;
+    outcome
+}

@@ -1,0 +1,149 @@
+//! What counts against a journal, and for how long it is waited for.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tokio_util::sync::CancellationToken;
+
+use super::super::STILL_MAX;
+use super::super::opening::{Opening, Standstill, carried};
+use super::*;
+
+/// Says to a process where to die over an opening. Without it, that is a test like others, and nothing to do.
+const DIRECTORY: &str = "TIDELINE_TEST_OPENING";
+
+#[test]
+fn a_process_that_dies_over_an_opening() -> Result<(), anyhow::Error> {
+    let Some(directory) = std::env::var_os(DIRECTORY) else { return Ok(()) };
+    Opening::new(&Path::new(&directory).join("journal")).begin()?;
+    std::process::abort()
+}
+
+fn die_over(directory: &Path) -> std::io::Result<()> {
+    let name = "journal::tests::opening::a_process_that_dies_over_an_opening";
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args([name, "--exact", "--test-threads=1"]).env(DIRECTORY, directory);
+    let ended = command.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    assert!(!ended.success(), "it dies");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_journal_that_three_processes_died_over_is_set_aside() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    filled(&path, 3).await?;
+    for deaths in 1..=3 {
+        die_over(directory.path())?;
+        assert_eq!(Opening::new(&path).deaths(), deaths);
+        if deaths == 2 {
+            assert!(!is_empty(&reopened(&path)?), "two may be chance");
+            assert_eq!(Opening::new(&path).deaths(), 0, "it came back");
+            die_over(directory.path())?;
+            die_over(directory.path())?;
+        }
+    }
+    assert!(is_empty(&reopened(&path)?));
+    assert!(directory.path().join("journal.damaged-1").exists());
+    assert!(is_empty(&reopened(&path)?), "the new one stays");
+    assert!(!directory.path().join("journal.damaged-2").exists());
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_died_before_the_machine_was_booted_counts_no_more() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    filled(&path, 3).await?;
+    for before in ["7\nanother-boot\n", "7\n", "what?\n", ""] {
+        fs::write(path.with_extension("opening"), before)?;
+        assert!(!is_empty(&reopened(&path)?), "{before:?}");
+    }
+    for _death in 0..2 {
+        die_over(directory.path())?;
+    }
+    let noted = fs::read_to_string(path.with_extension("opening"))?;
+    let (deaths, boot) = noted.split_once('\n').expect("it has two lines");
+    assert!(deaths == "2" && !boot.trim().is_empty(), "{noted:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_opening_that_was_asked_to_stop_does_not_count() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    filled(&path, 3).await?;
+    for deaths in [0, 1, 2] {
+        let opening = Opening::new(&path);
+        opening.begin()?;
+        assert_eq!(Opening::new(&path).deaths(), deaths + 1, "while it is under way");
+        opening.withdraw();
+        assert_eq!(Opening::new(&path).deaths(), deaths, "those before still do");
+        assert!(matches!(opening.begin(), Err(Error::Stopped)), "it is not begun once more");
+        die_over(directory.path())?;
+    }
+    Ok(())
+}
+
+/// It hangs in a pipe that nobody writes to.
+#[tokio::test]
+async fn an_opening_that_hangs_ends_when_it_is_asked_to_stop_and_does_not_count() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    fs::create_dir(&path)?;
+    anyhow::ensure!(Command::new("mkfifo").arg(path.join("conf")).status()?.success(), "mkfifo");
+    let stop = CancellationToken::new();
+    let opening = tokio::task::spawn_blocking({
+        let (path, stop) = (path.clone(), stop.clone());
+        move || Journal::open_or_wait(&path, &stop).map(drop)
+    });
+    let until = Instant::now() + Duration::from_mins(1);
+    while Opening::new(&path).deaths() == 0 {
+        anyhow::ensure!(Instant::now() < until && !opening.is_finished(), "it does not hang");
+        tokio::task::yield_now().await;
+    }
+    stop.cancel();
+    assert!(matches!(opening.await?, Err(Error::Stopped)));
+    assert_eq!(Opening::new(&path).deaths(), 0);
+    Ok(())
+}
+
+#[test]
+fn an_opening_takes_as_long_as_something_moves() {
+    let begun = Instant::now();
+    let mut standstill = Standstill { moved: 0, since: begun };
+    let step = STILL_MAX * 9 / 10;
+    let mut now = begun;
+    for moved in 1..100 {
+        now += step;
+        assert!(!standstill.lasts(now, moved));
+    }
+    // What a thread counted goes when it ends: less is movement too.
+    now += step;
+    assert!(!standstill.lasts(now, 7));
+    assert!(!standstill.lasts(now + STILL_MAX, 7));
+    assert!(standstill.lasts(now + STILL_MAX + Duration::from_millis(1), 7));
+}
+
+#[test]
+fn what_the_engine_reads_and_writes_moves_an_opening() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("some");
+    let (begin, begun) = std::sync::mpsc::sync_channel(0);
+    let (end, ended) = std::sync::mpsc::sync_channel::<()>(0);
+    let thread = std::thread::Builder::new().name("sled-io-7".to_owned()).spawn(move || {
+        begin.send(carried()).expect("it is waited for");
+        fs::write(&path, vec![b'x'; 100_000]).and_then(|()| fs::read(&path)).expect("the disk takes it");
+        begin.send(0).expect("it is waited for");
+        // Until all is looked at.
+        let _closed = ended.recv();
+    })?;
+    let before = begun.recv()?;
+    begun.recv()?;
+    let counts = fs::read_to_string("/proc/thread-self/io").is_ok();
+    let after = carried();
+    drop(end);
+    thread.join().expect("no panic");
+    assert!(!counts || after >= before + 200_000, "{before} became {after}");
+    Ok(())
+}
