@@ -36,7 +36,7 @@ mod report;
 mod sync;
 mod work;
 
-pub use decide::fuse::{FuseLimits, Held};
+pub use decide::fuse::FuseLimits;
 pub use interface::effect::{
     ApplyTakeover, Depth, Effect, Effects, Follow, KubeEvent, ListId, Marked, Op, OpId, PatrolTally, PersistId,
     Request, RequestId, Timer,
@@ -147,7 +147,7 @@ pub struct Loaded {
     /// The deletions of the last hour before this run, or of longer ago: those of [`Write::Passed`].
     pub passed: Vec<(u64, Tombstone)>,
     /// Removals that the fuse holds.
-    pub held: Held,
+    pub held: Vec<Tombstone>,
     pub decommission: Decommission,
     /// What [`Write::Unsent`] left.
     pub unsent: Vec<ObjectReport>,

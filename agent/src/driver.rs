@@ -570,7 +570,6 @@ impl Driver {
             | Write::Lapsed { .. }
             | Write::Held(_)
             | Write::Unheld(_)
-            | Write::Holding(_)
             | Write::History(_)
             | Write::Mode(_)
             | Write::Decommission(_)

@@ -11,11 +11,10 @@ use super::change::{Change, Table};
 use super::engine::Engine;
 use super::group::{Gathered, Group};
 use super::record::{
-    self, ACCEPTED_KEY, CAPABILITIES_KEY, DECOMMISSION_KEY, ENROLLED_KEY, HISTORY_KEY, HOLDING_KEY, MODE_KEY, SCHEMA,
-    SCHEMA_KEY,
+    self, ACCEPTED_KEY, CAPABILITIES_KEY, DECOMMISSION_KEY, ENROLLED_KEY, HISTORY_KEY, MODE_KEY, SCHEMA, SCHEMA_KEY,
 };
 use super::stage;
-use crate::core::{AppliedRecord, Held, Loaded, Shared};
+use crate::core::{AppliedRecord, Loaded, Shared};
 
 /// What was read, and what is to be known about the journal.
 #[derive(Debug)]
@@ -48,7 +47,6 @@ pub(super) fn load(engine: &Engine, existed: bool, step: &dyn Fn()) -> Result<Co
         history: meta(engine, HISTORY_KEY)?.unwrap_or_default(),
         mode: meta(engine, MODE_KEY)?.unwrap_or_default(),
         decommission: meta(engine, DECOMMISSION_KEY)?.unwrap_or_default(),
-        held: Held { in_part: meta(engine, HOLDING_KEY)?.unwrap_or_default(), ..Held::default() },
         ..Loaded::default()
     };
     let (mut read, mut bodies, mut next_body) = (0, 0, 0);
@@ -73,7 +71,7 @@ pub(super) fn load(engine: &Engine, existed: bool, step: &dyn Fn()) -> Result<Co
     })?;
     loaded.removing = rows(engine, Table::Removing, &mut count)?;
     loaded.passed = numbered(engine, Table::Passed, &mut count)?;
-    loaded.held.removals = rows(engine, Table::Held, &mut count)?;
+    loaded.held = rows(engine, Table::Held, &mut count)?;
     loaded.ran = numbered(engine, Table::Ran, &mut count)?;
     loaded.kinds = rows(engine, Table::Kinds, &mut count)?;
     loaded.came_back = rows(engine, Table::CameBack, &mut count)?;

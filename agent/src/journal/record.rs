@@ -25,7 +25,6 @@ pub(super) const HISTORY_KEY: &[u8] = b"history";
 /// Named as in the golden data directory.
 pub(super) const MODE_KEY: &[u8] = b"standing";
 pub(super) const DECOMMISSION_KEY: &[u8] = b"decommission";
-pub(super) const HOLDING_KEY: &[u8] = b"holding";
 
 const CHECKSUM_BYTES: usize = 4;
 
@@ -58,8 +57,6 @@ pub(super) fn changes(write: &Write, each: &mut impl FnMut(Change) -> Result<(),
         Write::Passed { number, tombstone } => put(Table::Passed, number_key(number), tombstone),
         Write::Lapsed { number } => take(Table::Passed, number_key(number)),
         Write::Held(tombstone) => put(Table::Held, tombstone_key(tombstone), tombstone),
-        Write::Holding(true) => put(Table::Meta, HOLDING_KEY.to_vec(), &true),
-        Write::Holding(false) => take(Table::Meta, HOLDING_KEY.to_vec()),
         Write::Unheld(tombstone) => take(Table::Held, tombstone_key(tombstone)),
         Write::History(history) => put(Table::Meta, HISTORY_KEY.to_vec(), history),
         Write::Mode(mode) => put(Table::Meta, MODE_KEY.to_vec(), mode),

@@ -72,7 +72,6 @@ fn stands_alone(write: &Write) -> bool {
         | Write::Lapsed { .. }
         | Write::Held(_)
         | Write::Unheld(_)
-        | Write::Holding(_)
         | Write::History(_)
         | Write::Mode(_)
         | Write::Decommission(_)

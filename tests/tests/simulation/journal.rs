@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tideline_agent::addresses::Addresses;
-use tideline_agent::core::{AgentMode, AppliedRecord, CameBack, Enrolled, Held, Loaded, RemovalPolicy, Write};
+use tideline_agent::core::{AgentMode, AppliedRecord, CameBack, Enrolled, Loaded, RemovalPolicy, Write};
 use tideline_common::wire::v1::{Attested, Continuity, Decommission, ObjectReport};
 use tideline_common::{
     ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Formers, GroupKind, ObjectKey, SessionName, Tombstone,
@@ -34,7 +34,6 @@ pub(crate) struct Journal {
     pub(crate) removing: BTreeMap<Tombstone, RemovalPolicy>,
     passed: BTreeMap<u64, Tombstone>,
     held: BTreeSet<Tombstone>,
-    holding: bool,
     ran: BTreeMap<u64, Tombstone>,
     kinds: BTreeMap<GroupKind, Arc<str>>,
     came_back: BTreeMap<ObjectKey, CameBack>,
@@ -90,7 +89,6 @@ impl Journal {
                 Write::Unheld(tombstone) => {
                     self.held.remove(&tombstone);
                 }
-                Write::Holding(begins) => self.holding = begins,
                 Write::History(history) => self.history = history,
                 Write::Mode(standing) => self.standing = standing,
                 Write::Decommission(how) => self.decommission = how,
@@ -184,7 +182,7 @@ impl Journal {
             applied: self.applied.iter().map(|(key, record)| (key.clone(), record.clone())).collect(),
             removing: self.removing.clone().into_iter().collect(),
             passed: self.passed.clone().into_iter().collect(),
-            held: Held { removals: self.held.iter().cloned().collect(), in_part: self.holding },
+            held: self.held.iter().cloned().collect(),
             ran: self.ran.clone().into_iter().collect(),
             kinds: self.kinds.clone().into_iter().collect(),
             came_back: self.came_back.values().cloned().collect(),

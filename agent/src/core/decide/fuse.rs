@@ -45,14 +45,6 @@ pub(in crate::core) enum Passage {
     Held,
 }
 
-/// What the journal knows of removals that are held.
-#[derive(Clone, Debug, Default)]
-pub struct Held {
-    pub removals: Vec<Tombstone>,
-    /// The run ended while they were written.
-    pub in_part: bool,
-}
-
 #[derive(Debug)]
 pub(in crate::core) struct Fuse {
     limits: FuseLimits,
@@ -71,8 +63,6 @@ pub(in crate::core) struct Fuse {
     held: BTreeSet<Tombstone>,
     /// What the journal does not know of that yet: whether each is held.
     unkept: BTreeMap<Tombstone, bool>,
-    /// The journal says that an earlier run ended while several were written.
-    in_part: bool,
     last: u64,
     /// Numbers whose hour is over, and which the journal still has.
     lapsed: Vec<u64>,
@@ -96,7 +86,6 @@ impl Fuse {
             paused: BTreeSet::new(),
             held: BTreeSet::new(),
             unkept: BTreeMap::new(),
-            in_part: false,
             last: 0,
             lapsed: Vec::new(),
         }
@@ -106,12 +95,10 @@ impl Fuse {
     pub(in crate::core) fn resume(
         &mut self,
         passed: Vec<(u64, Tombstone)>,
-        held: Held,
+        held: Vec<Tombstone>,
         open: impl Fn(&Tombstone) -> bool,
     ) {
-        let Held { removals, in_part } = held;
-        self.in_part = in_part;
-        for tombstone in removals {
+        for tombstone in held {
             self.waiting.remove(&tombstone);
             if open(&tombstone) {
                 self.held.insert(tombstone);
@@ -126,10 +113,6 @@ impl Fuse {
                 self.known.insert(tombstone.clone());
             }
             self.passed.push_back(Passed { number, at: Monotonic::START, tombstone });
-        }
-        if in_part {
-            // Whatever else was asked for by then was to be held with it.
-            self.hold_all();
         }
     }
 
@@ -183,11 +166,6 @@ impl Fuse {
             std::mem::take(&mut self.unkept).into_iter().partition(|(_, held)| *held);
         let tombstones = |of: Vec<(Tombstone, bool)>| of.into_iter().map(|(tombstone, _)| tombstone).collect();
         (tombstones(held), tombstones(unheld))
-    }
-
-    /// Whether the journal is to be told that all of it is written now, as an earlier run did not come to.
-    pub(in crate::core) fn take_in_part(&mut self) -> bool {
-        std::mem::take(&mut self.in_part)
     }
 
     pub(in crate::core) fn is_saving(&self, tombstone: &Tombstone) -> bool {

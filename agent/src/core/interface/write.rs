@@ -98,8 +98,6 @@ pub enum Write {
     Held(Tombstone),
     /// It holds it no more.
     Unheld(Tombstone),
-    /// Several that are held are being written, or all of them are: what is held is held whole, wherever a crash cuts this.
-    Holding(bool),
     /// What the hub said of its history.
     History(Continuity),
     /// The mode that follows from what the hub said.

@@ -601,9 +601,8 @@ impl World {
                 }
                 Write::Passed { number, tombstone } => journal.passed.push((number, tombstone)),
                 Write::Lapsed { number } => journal.passed.retain(|(other, _)| *other != number),
-                Write::Held(tombstone) => journal.held.removals.push(tombstone),
-                Write::Unheld(tombstone) => journal.held.removals.retain(|other| *other != tombstone),
-                Write::Holding(begins) => journal.held.in_part = begins,
+                Write::Held(tombstone) => journal.held.push(tombstone),
+                Write::Unheld(tombstone) => journal.held.retain(|other| *other != tombstone),
                 Write::History(history) => journal.history = history,
                 Write::Mode(mode) => journal.mode = mode,
                 Write::Decommission(how) => journal.decommission = how,

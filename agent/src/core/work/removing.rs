@@ -371,18 +371,11 @@ impl Core {
         self.resume_removals(&tombstone.key);
     }
 
-    /// Has the journal know what the fuse holds: a restart lets none of it through.
+    /// Has the journal know what the fuse holds, all of it in one batch: a restart lets none of it through.
     pub(in crate::core) fn keep_held(&mut self) {
         let (held, unheld) = self.fuse.take_unkept();
-        let several = held.len() > 1;
-        if several {
-            self.disk.write(Write::Holding(true));
-        }
         for tombstone in held {
             self.disk.write(Write::Held(tombstone));
-        }
-        if self.fuse.take_in_part() || several {
-            self.disk.write(Write::Holding(false));
         }
         for tombstone in unheld {
             self.disk.write(Write::Unheld(tombstone));

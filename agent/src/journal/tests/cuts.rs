@@ -114,14 +114,11 @@ fn some(kind: u8, first: u32, count: u32) -> Vec<Write> {
         17 => each(&|n| Write::CameBackNoMore { key: entry(n).key.clone() }),
         18 => each(&|n| Write::Kind { kind: GroupKind::new("", format!("Kind{n}")), version: "v1".into() }),
         19 => vec![Write::Mode(AgentMode::Frozen(FreezeReason::Revoked(noise(first, 1_500_000))))],
-        20 => vec![Write::History(Continuity::Broken), Write::Decommission(Decommission::Keep), Write::Holding(true)],
-        _ => vec![
-            Write::Enrolled(Enrolled {
-                target: TargetId::from_uuid(Uuid::from_u128(first.into())),
-                name: "store".into(),
-            }),
-            Write::Holding(false),
-        ],
+        20 => vec![Write::History(Continuity::Broken), Write::Decommission(Decommission::Keep)],
+        _ => vec![Write::Enrolled(Enrolled {
+            target: TargetId::from_uuid(Uuid::from_u128(first.into())),
+            name: "store".into(),
+        })],
     }
 }
 

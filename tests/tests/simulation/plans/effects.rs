@@ -173,7 +173,7 @@ fn of_write(write: &Write) -> AgentEffect {
         Write::Removed(_) => AgentEffect::PersistRemoved,
         Write::Passed { .. } => AgentEffect::PersistPassed,
         Write::Lapsed { .. } => AgentEffect::PersistLapsed,
-        Write::Held(_) | Write::Unheld(_) | Write::Holding(_) => AgentEffect::PersistHeld,
+        Write::Held(_) | Write::Unheld(_) => AgentEffect::PersistHeld,
         Write::History(_) => AgentEffect::PersistHistory,
         Write::Mode(_) => AgentEffect::PersistStanding,
         Write::Decommission(_) => AgentEffect::PersistDecommission,
@@ -241,7 +241,6 @@ pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
         | Write::Lapsed { .. }
         | Write::Held(_)
         | Write::Unheld(_)
-        | Write::Holding(_)
         | Write::History(_)
         | Write::Mode(_)
         | Write::Decommission(_)

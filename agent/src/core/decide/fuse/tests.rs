@@ -110,24 +110,6 @@ fn what_is_approved_passes_and_what_is_held_with_it_stays() {
     assert_eq!(passed(&mut fuse, Monotonic::START + WINDOW, new, 140), 0);
 }
 
-#[test]
-fn what_is_held_is_held_whole_wherever_a_crash_cuts_the_writing_of_it() {
-    let mut fuse = Fuse::new(FuseLimits::default());
-    let all = tombstones(30);
-    assert_eq!(passed(&mut fuse, Monotonic::START, &all, 30), 0);
-    for written in [0, 1, 25, 30] {
-        let mut resumed = Fuse::new(FuseLimits::default());
-        for tombstone in &all {
-            resumed.ask(tombstone.clone());
-        }
-        let held = Held { removals: all[..written].to_vec(), in_part: true };
-        resumed.resume(Vec::new(), held, |_| true);
-        assert_eq!(resumed.take_unkept().0.len(), 30 - written, "the rest is written again");
-        assert!(resumed.take_in_part());
-        assert_eq!(passed(&mut resumed, Monotonic::START, &all, 30), 0);
-    }
-}
-
 /// It is over for all of them at once, and they come one after the other.
 #[test]
 fn what_waited_for_the_same_is_judged_together() {
@@ -178,7 +160,7 @@ fn what_passed_before_a_restart_counts_for_an_hour_after_it() {
     let (second, third) = others.split_at(10);
     assert_eq!(passed(&mut fuse, Monotonic::START, first, 30), 10);
     let mut resumed = Fuse::new(FuseLimits::default());
-    resumed.resume(journal(&fuse), Held::default(), |_| false);
+    resumed.resume(journal(&fuse), Vec::new(), |_| false);
     // The clock of a run begins anew, or goes on: neither says how long ago it was.
     let start = Monotonic::START + Duration::from_hours(7);
     resumed.started(start);
@@ -196,7 +178,7 @@ fn what_passed_before_a_restart_and_is_not_done_passes_again_and_counts_once() {
     for tombstone in &all[5..] {
         resumed.ask(tombstone.clone());
     }
-    resumed.resume(journal(&fuse), Held::default(), |tombstone| all[5..].contains(tombstone));
+    resumed.resume(journal(&fuse), Vec::new(), |tombstone| all[5..].contains(tombstone));
     resumed.started(Monotonic::START);
     for tombstone in &all[5..] {
         assert_eq!(resumed.pass(Monotonic::START, tombstone, 5, Permission::None), Passage::Free);
@@ -235,8 +217,7 @@ proptest! {
                 for tombstone in waiting.into_iter().chain(held.iter().cloned()) {
                     with.ask(tombstone);
                 }
-                let held = Held { removals: held.into_iter().collect(), in_part: false };
-                with.resume(kept, held, |_| true);
+                with.resume(kept, held.into_iter().collect(), |_| true);
                 with.started(now);
             }
             let pass = |fuse: &mut Fuse| {
