@@ -7,7 +7,7 @@
 //! for ever: [`Engine::poke`] wakes them. Pages that were touched stay in memory until many others were:
 //! each of its cache's 256 shards judges only every 64 accesses. [`Slot`](super::slot::Slot) sees to both.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
@@ -36,6 +36,14 @@ const VISITS_PER_CHANGE: usize = 2;
 const VISITS_MIN: usize = 384;
 /// What so many changes leave behind may stay until there are more: some hundred kilobytes.
 const LET_GO_AFTER: usize = 64;
+/// Bytes that a scan reads before it has sled judge what of them stays in memory, where they take two to three times as much.
+const SCAN_BYTES: usize = 4 << 20;
+/// Keys of pages that lie in all of the 256 shards of sled's cache: pages that follow each other mostly do in shards that follow
+/// each other, and each has up to sixteen records.
+const SHARD_KEYS: usize = 2 * 256;
+const ROWS_PER_SHARD_KEY: usize = 8;
+/// Visits of each of these keys: a shard judges when its pages were visited 64 times.
+const SHARD_VISITS: usize = 32;
 /// How long files may be held by threads of a journal that was closed.
 const RELEASED_WITHIN: Duration = Duration::from_secs(2);
 const RELEASE_POLL: Duration = Duration::from_millis(5);
@@ -73,17 +81,40 @@ impl Engine {
         Ok(value.map(|value| value.to_vec()))
     }
 
-    /// Calls `each` with every key and value of a table, in key order.
+    /// Calls `each` with every key and value of a table, in key order. However large it is, few of its pages are in memory.
     pub(super) fn scan(
         &self,
         table: Table,
         mut each: impl FnMut(&[u8], &[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
+        let (mut rows, mut held, mut recent) = (0_usize, 0, VecDeque::with_capacity(SHARD_KEYS));
         for pair in self.tree(table) {
             let (key, value) = pair.map_err(|error| opening_failed(&self.path, error))?;
             each(&key, &value)?;
+            held += key.len() + value.len();
+            rows += 1;
+            if rows.is_multiple_of(ROWS_PER_SHARD_KEY) {
+                if recent.len() == SHARD_KEYS {
+                    recent.pop_front();
+                }
+                recent.push_back(key);
+            }
+            if held >= SCAN_BYTES {
+                held = 0;
+                self.let_go_of_pages(table, &recent);
+            }
         }
         Ok(())
+    }
+
+    /// Has sled judge what it keeps in memory: it does so only when pages of a shard were visited often enough, which a scan,
+    /// that visits each page once, never comes to. The keys are of pages in all shards.
+    fn let_go_of_pages(&self, table: Table, keys: &VecDeque<sled::IVec>) {
+        for key in keys {
+            for _visit in 0..SHARD_VISITS {
+                let _there_or_not = self.tree(table).contains_key(key);
+            }
+        }
     }
 
     /// Returns what a table holds beyond `after`, in key order, until it is about `bytes`; nothing at its end.
