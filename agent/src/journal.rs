@@ -15,7 +15,6 @@
 //! in the same directory, each with its own extension: `opening`, which counts processes that died over it; `reserve`, room for a full disk;
 //! `damaged-<n>`, moved aside; `newer`, of a version that this one cannot read; `next` and `former`, while it is written anew.
 
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,124 +30,30 @@ use tracing::{debug, warn};
 
 use crate::cluster::BodyError;
 use crate::core::{Loaded, Write};
-use crate::patience::{self, Disk};
+use crate::patience::Disk;
 
 mod bodies;
 mod change;
+mod directory;
 mod engine;
+mod error;
 mod group;
 mod load;
 mod opening;
-mod quarantine;
 mod record;
 mod slot;
 mod space;
 mod stage;
 mod writer;
 
+pub use error::Error;
 use slot::Slot;
-use writer::{Batch, Running, Writer};
+use writer::{Batch, QUEUE_MAX, Running, Writer};
 
-/// Batches that may wait for the disk. The core has one under way at a time; the rest are late repetitions of it.
-const QUEUE_MAX: usize = 16;
-/// Longest wait for anything to move while a journal is opened: what a slow SD card does at once takes seconds.
-const STILL_MAX: Duration = Duration::from_mins(2);
 /// Longest wait for the thread to end when the journal is closed. What was acknowledged is on disk before.
 pub(crate) const CLOSE_MAX: Duration = Duration::from_secs(5);
 /// Wait before a disk that refused the journal is tried again, doubled each time up to the second.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
-
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error("it has schema {found}, and this version of the agent reads {}", record::SCHEMA)]
-    Newer { found: String },
-    #[error("the version that wrote it understands {capability}, and this one does not")]
-    UnderstandsMore { capability: String },
-    #[error("the journal {path:?} is held by another process")]
-    Held { path: PathBuf },
-    #[error("cannot {action} {path:?}")]
-    Io { action: &'static str, path: PathBuf, source: io::Error },
-    #[error(
-        "the disk of {path:?} has {} kB left; the journal needs {} kB there",
-        free / 1_000,
-        needed / 1_000
-    )]
-    Space { path: PathBuf, free: u64, needed: u64 },
-    #[error("the journal is damaged: {0}")]
-    Damaged(String),
-    #[error("cannot write to the journal: {0}")]
-    Write(String),
-    #[error(
-        "the disk did not take a write within {} s; it may be full, or failing. The agent must be started again",
-        patience::WAIT_MAX_SECONDS
-    )]
-    Stuck,
-    #[error(
-        "the journal is being opened, and for {} s the disk has read and written nothing; it may be full, or failing",
-        STILL_MAX.as_secs()
-    )]
-    StuckOpening,
-    #[error("the agent was asked to stop while the journal was being opened")]
-    Stopped,
-    #[error("the journal has stopped working; the agent must be started again")]
-    Closed,
-    #[error("the journal cannot be used: {0}")]
-    Away(String),
-    #[error("the journal has no body {0}")]
-    NoBody(Digest),
-}
-
-impl Error {
-    /// Whether the disk refuses, which may pass: it is full, read-only, or fails.
-    pub(crate) fn is_of_the_disk(&self) -> bool {
-        match self {
-            Self::Space { .. } | Self::Write(_) | Self::Away(_) => true,
-            Self::Io { source, .. } => {
-                use io::ErrorKind::{FileTooLarge, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
-                is_of_the_medium(source)
-                    || matches!(source.kind(), FileTooLarge | QuotaExceeded | ReadOnlyFilesystem | StorageFull)
-            }
-            Self::Newer { .. }
-            | Self::UnderstandsMore { .. }
-            | Self::Held { .. }
-            | Self::Damaged(_)
-            | Self::Stuck
-            | Self::StuckOpening
-            | Self::Stopped
-            | Self::Closed
-            | Self::NoBody(_) => false,
-        }
-    }
-
-    /// Whether what is there cannot be read: it is damaged, or the medium refuses it, which may pass once.
-    fn is_of_damage(&self) -> bool {
-        match self {
-            Self::Damaged(_) => true,
-            Self::Io { source, .. } => is_of_the_medium(source),
-            Self::Newer { .. }
-            | Self::UnderstandsMore { .. }
-            | Self::Held { .. }
-            | Self::Space { .. }
-            | Self::Write(_)
-            | Self::Stuck
-            | Self::StuckOpening
-            | Self::Stopped
-            | Self::Closed
-            | Self::Away(_)
-            | Self::NoBody(_) => false,
-        }
-    }
-
-    /// Whether a person has to give access.
-    fn is_of_access(&self) -> bool {
-        use io::ErrorKind::{NotADirectory, NotFound, PermissionDenied};
-        matches!(self, Self::Io { source, .. } if matches!(source.kind(), NotADirectory | NotFound | PermissionDenied))
-    }
-}
-
-fn is_of_the_medium(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
-}
 
 /// The agent's memory on disk. Closed, with everything written, when dropped.
 #[derive(Debug)]
@@ -313,7 +218,7 @@ impl Journal {
     /// Reads a body. Takes microseconds where the page is cached, one disk read otherwise.
     pub fn body(&self, input: Digest) -> Result<Arc<str>, Error> {
         match &self.state {
-            State::Open(Open { slot, refused, .. }) => refused.judge(input, bodies::read(slot, input)),
+            State::Open(Open { slot, refused, .. }) => refused.judge(input, bodies::read(&**slot, input)),
             State::Away { why, .. } => Err(Error::Away(why.clone())),
         }
     }
@@ -372,7 +277,7 @@ impl Drop for Journal {
 
 /// Removes a journal that is out of date, if there is one.
 pub(crate) fn discard(path: &Path) -> Result<(), Error> {
-    if slot::discard(path)? {
+    if directory::discard(path)? {
         warn!(
             "the journal {path:?} is not of the last process with this identity, and was removed; it is rebuilt from the hub \
              and from what stands in the cluster"

@@ -14,7 +14,6 @@ use tideline_common::limits::BODY_BYTES_MAX;
 use super::Error;
 use super::change::{Change, Table};
 use super::record;
-use super::slot::Slot;
 
 /// Bodies that are remembered to have been refused, of 32 bytes each. Others are refused again until there is room.
 const REFUSED_MAX: usize = 1_000;
@@ -33,6 +32,11 @@ impl Place {
     }
 }
 
+/// Where records are read.
+pub(super) trait Records {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Error>;
+}
+
 /// Gives out numbers.
 #[derive(Debug, Default)]
 pub(super) struct Numbers(AtomicU64);
@@ -49,13 +53,14 @@ impl Numbers {
 
 /// The bodies as they will be when what is being written is written.
 pub(super) struct Ahead<'a> {
-    slot: &'a Slot,
+    records: &'a dyn Records,
+    numbers: &'a Numbers,
     changed: BTreeMap<Digest, Option<Place>>,
 }
 
 impl<'a> Ahead<'a> {
-    pub(super) fn of(slot: &'a Slot) -> Self {
-        Self { slot, changed: BTreeMap::new() }
+    pub(super) fn of(records: &'a dyn Records, numbers: &'a Numbers) -> Self {
+        Self { records, numbers, changed: BTreeMap::new() }
     }
 
     /// Calls `each` with a body and what says that it is there: a log that is written anew leaves out what nothing says that
@@ -68,7 +73,7 @@ impl<'a> Ahead<'a> {
     ) -> Result<(), Error> {
         let former = self.place(input)?;
         let body = record::deflate(text.as_bytes());
-        let at = former.map_or_else(|| self.slot.numbers().take(), |former| former.at);
+        let at = former.map_or_else(|| self.numbers.take(), |former| former.at);
         let place = Place { at, len: body.len() };
         self.changed.insert(input, Some(place));
         each([
@@ -99,7 +104,7 @@ impl<'a> Ahead<'a> {
     fn place(&self, input: Digest) -> Result<Option<Place>, Error> {
         match self.changed.get(&input) {
             Some(place) => Ok(*place),
-            None => match place(self.slot, input) {
+            None => match place(self.records, input) {
                 // What cannot be read is written anew.
                 Err(Error::Damaged(_)) => Ok(None),
                 outcome => outcome,
@@ -108,9 +113,9 @@ impl<'a> Ahead<'a> {
     }
 }
 
-fn place(slot: &Slot, input: Digest) -> Result<Option<Place>, Error> {
+fn place(records: &dyn Records, input: Digest) -> Result<Option<Place>, Error> {
     let key = input.as_bytes();
-    slot.get(Table::Inputs, key)?.map(|value| record::read(Table::Inputs, key, &value)).transpose()
+    records.get(Table::Inputs, key)?.map(|value| record::read(Table::Inputs, key, &value)).transpose()
 }
 
 /// Bodies that the medium refused when they were read last. A refusal may pass; one that was refused twice in a row is
@@ -138,10 +143,10 @@ impl Refused {
 }
 
 /// Reads a body.
-pub(super) fn read(slot: &Slot, input: Digest) -> Result<Arc<str>, Error> {
-    let place = place(slot, input)?.ok_or(Error::NoBody(input))?;
+pub(super) fn read(records: &dyn Records, input: Digest) -> Result<Arc<str>, Error> {
+    let place = place(records, input)?.ok_or(Error::NoBody(input))?;
     let key = place.key();
-    let value = slot.get(Table::Bodies, &key)?.ok_or(Error::NoBody(input))?;
+    let value = records.get(Table::Bodies, &key)?.ok_or(Error::NoBody(input))?;
     let bytes = record::checked(Table::Bodies, &key, &value)?;
     let compressed = bytes
         .strip_prefix(input.as_bytes())

@@ -5,7 +5,7 @@
 //!
 //! Once a write failed, sled takes no other until it is opened again, and whoever waits for it to reach the disk may wait
 //! for ever: [`Engine::poke`] wakes them. Pages that were touched stay in memory until many others were:
-//! each of its cache's 256 shards judges only every 64 accesses. [`Slot`](super::slot::Slot) sees to both.
+//! each of its cache's 256 shards judges only every 64 accesses. Its slot sees to both.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -19,9 +19,10 @@ use std::time::{Duration, Instant};
 
 use sled::transaction::{ConflictableTransactionError, TransactionError, Transactional};
 
+use super::Error;
 use super::change::{Change, Table};
+use super::error::is_of_the_medium;
 use super::group::Group;
-use super::{Error, is_of_the_medium};
 
 /// Bytes of pages that sled may keep in memory by its own account, which is by serialized size and late.
 const CACHE_BYTES: u64 = 1 << 20;

@@ -132,7 +132,7 @@ fn meta<T: DeserializeOwned>(engine: &Engine, key: &[u8]) -> Result<Option<T>, E
 fn check_schema(engine: &Engine, existed: bool) -> Result<(), Error> {
     match meta::<String>(engine, SCHEMA_KEY)? {
         Some(found) if found == SCHEMA => Ok(()),
-        Some(found) => Err(Error::Newer { found }),
+        Some(found) => Err(Error::Newer { found, reads: SCHEMA }),
         // sled takes a directory whose log is gone for a new one.
         None if existed => Err(Error::Damaged("what it held is gone".to_owned())),
         None => write_schema(engine),

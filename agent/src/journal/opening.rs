@@ -18,11 +18,13 @@ use tracing::{debug, warn};
 use super::engine::Engine;
 use super::load::{self, Contents};
 use super::slot::{self, Slot};
-use super::{Error, STILL_MAX, group, quarantine, space};
+use super::{Error, directory, group, space};
 use crate::core::Loaded;
 
 /// How often it is looked whether an opening gets on, and whether it is to be given up.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
+/// Longest wait for anything to move: what a slow SD card does at once takes seconds.
+pub(super) const STILL_MAX: Duration = Duration::from_mins(2);
 /// When it is said that an opening takes long.
 const LATE_AFTER: Duration = Duration::from_secs(10);
 /// Processes that may die over a journal, within one boot, before it is taken for the cause.
@@ -59,7 +61,7 @@ pub(super) fn open(path: &Path, stop: &CancellationToken) -> Result<(Slot, Loade
             return Err(Error::Stopped);
         }
         if standstill.lasts(Instant::now(), opening.moved()) {
-            return Err(Error::StuckOpening);
+            return Err(Error::StuckOpening { seconds: STILL_MAX.as_secs() });
         }
         if !said && begun.elapsed() > LATE_AFTER {
             said = true;
@@ -215,7 +217,7 @@ fn open_mended(opening: &Opening) -> Result<(Slot, Loaded), Error> {
     let (engine, contents) = match outcome {
         Err(error) if error.is_of_damage() || matches!(error, Error::Newer { .. } | Error::UnderstandsMore { .. }) => {
             let newer = matches!(error, Error::Newer { .. } | Error::UnderstandsMore { .. });
-            let aside = if newer { quarantine::set_aside_newer(path)? } else { quarantine::move_aside(path)? };
+            let aside = if newer { directory::set_aside_newer(path)? } else { directory::move_aside(path)? };
             warn!(
                 "the journal {path:?} cannot be used ({}) and was moved to {aside:?}. The agent starts with an empty \
                  one: it changes nothing until it has read its desired set from the hub again",
@@ -240,8 +242,8 @@ fn open_mended(opening: &Opening) -> Result<(Slot, Loaded), Error> {
 fn open_once(opening: &Opening) -> Result<(Engine, Contents), Error> {
     let path = &opening.path;
     space::require_for_opening(path)?;
-    let existed = quarantine::prepare(path)?;
-    if let Some(why) = quarantine::marked_damaged(path) {
+    let existed = directory::prepare(path)?;
+    if let Some(why) = directory::marked_damaged(path) {
         return Err(Error::Damaged(format!("found while it was open: {why}")));
     }
     if opening.deaths() >= DEATHS_MAX {

@@ -28,8 +28,8 @@ pub(super) const DECOMMISSION_KEY: &[u8] = b"decommission";
 
 const CHECKSUM_BYTES: usize = 4;
 
-/// Calls `each` with what a write changes, one after the other, for a set may be large. What it changes of bodies is
-/// [`Ahead`](super::bodies::Ahead)'s.
+/// Calls `each` with what a write changes, one after the other, for a set may be large. Bodies are not among it: where each goes
+/// depends on what is there.
 pub(super) fn changes(write: &Write, each: &mut impl FnMut(Change) -> Result<(), Error>) -> Result<(), Error> {
     let number_key = |number: &u64| number.to_be_bytes().to_vec();
     let last = match write {

@@ -7,8 +7,6 @@
 //! One thread writes and replaces; others read, and wait a moment while the engine is replaced.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -17,11 +15,11 @@ use std::time::{Duration, Instant};
 use tideline_common::Digest;
 use tracing::{debug, info, warn};
 
-use super::bodies::{self, Numbers};
+use super::bodies::{self, Ahead, Numbers, Records};
 use super::change::{Change, Table};
 use super::engine::Engine;
 use super::group::{Gathered, Group, cut};
-use super::{Error, record, space, stage};
+use super::{Error, directory, record, space, stage};
 use crate::patience::Patience;
 
 /// Longest wait of a reader for an engine that is being replaced, which takes some tens of milliseconds.
@@ -114,15 +112,9 @@ impl Slot {
         &self.patience
     }
 
-    /// For bodies.
-    pub(super) fn numbers(&self) -> &Numbers {
-        &self.numbers
-    }
-
-    pub(super) fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
-        let value = self.engine()?.get(table, key)?;
-        self.touch(table, value.as_ref().map_or(0, Vec::len) as u64);
-        Ok(value)
+    /// Where bodies will be when what is being written is written.
+    pub(super) fn ahead(&self) -> Ahead<'_> {
+        Ahead::of(self, &self.numbers)
     }
 
     /// Writes groups of changes as [`Engine::commit`] does, after [`Slot::mend`].
@@ -256,12 +248,11 @@ impl Slot {
     /// Copies what the log holds to a new one, which takes its place.
     pub(super) fn rebuild(&self, before: u64) -> Result<(), Error> {
         let begun = Instant::now();
-        let next = sibling(&self.path, NEXT);
-        remove_directory(&next)?;
-        let outcome = self.copy_to(&next).and_then(|()| self.replace(|| swap(&self.path, &next)));
+        let next = directory::next(&self.path)?;
+        let outcome = self.copy_to(&next).and_then(|()| self.replace(|| directory::swap(&self.path, &next)));
         if let Err(error) = outcome {
             // A copy that is not taken only takes room. Should it stay, the next one begins with removing it.
-            let _ = remove_directory(&next);
+            let _ = directory::remove(&next);
             return Err(error);
         }
         let after = self.bytes();
@@ -430,47 +421,12 @@ impl Slot {
     }
 }
 
-const NEXT: &str = "next";
-const FORMER: &str = "former";
-
-fn sibling(journal: &Path, extension: &str) -> PathBuf {
-    journal.with_extension(extension)
-}
-
-/// Puts `next` in the place of `path`. A crash between the two renames leaves the former, which [`recover`] puts back.
-fn swap(path: &Path, next: &Path) -> Result<(), Error> {
-    let former = sibling(path, FORMER);
-    let io = |action: &'static str| move |source| Error::Io { action, path: path.to_owned(), source };
-    remove_directory(&former)?;
-    fs::rename(path, &former).map_err(io("move aside"))?;
-    if let Err(error) = fs::rename(next, path) {
-        fs::rename(&former, path).map_err(io("put back"))?;
-        return Err(io("replace")(error));
+impl Records for Slot {
+    fn get(&self, table: Table, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
+        let value = self.engine()?.get(table, key)?;
+        self.touch(table, value.as_ref().map_or(0, Vec::len) as u64);
+        Ok(value)
     }
-    sync_parent(path).map_err(io("sync the directory of"))?;
-    remove_directory(&former)
-}
-
-/// Ends what a crash interrupted while the log was written anew.
-pub(super) fn recover(path: &Path) -> Result<(), Error> {
-    let former = sibling(path, FORMER);
-    if !path.exists() && former.exists() {
-        fs::rename(&former, path).map_err(|source| Error::Io { action: "put back", path: path.to_owned(), source })?;
-    }
-    remove_directory(&former)?;
-    remove_directory(&sibling(path, NEXT))
-}
-
-/// Removes a journal, with what a crash left of its rewriting. Returns whether there was one.
-pub(super) fn discard(path: &Path) -> Result<bool, Error> {
-    recover(path)?;
-    let existed = path.exists();
-    remove_directory(path)?;
-    if existed {
-        let io = |source| Error::Io { action: "sync the directory of", path: path.to_owned(), source };
-        sync_parent(path).map_err(io)?;
-    }
-    Ok(existed)
 }
 
 /// Opens what was open before: nothing new takes the place of files that somebody removed.
@@ -482,15 +438,4 @@ fn open_existing(path: &Path) -> Result<Engine, Error> {
         }
     }
     Err(Error::Damaged("what it held is gone".to_owned()))
-}
-
-fn sync_parent(path: &Path) -> io::Result<()> {
-    fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
-}
-
-fn remove_directory(path: &Path) -> Result<(), Error> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        outcome => outcome.map_err(|source| Error::Io { action: "remove", path: path.to_owned(), source }),
-    }
 }

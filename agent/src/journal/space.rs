@@ -4,8 +4,8 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use super::Error;
 use super::engine::SEGMENT_BYTES;
+use super::{Error, directory};
 
 /// Bytes that a write leaves free on the disk. sled that meets a full disk takes no further write and may hang; what runs
 /// beside it must have room for its own. It opens two segments before it knows of the first, and its own thread moves
@@ -33,7 +33,7 @@ pub(super) fn require_for_opening(journal: &Path) -> Result<(), Error> {
         remove(&reserve)?;
     }
     if require(journal, OPEN_MIN).is_err() {
-        super::quarantine::remove_moved_aside(journal)?;
+        directory::remove_moved_aside(journal)?;
     }
     require(journal, OPEN_MIN)
 }

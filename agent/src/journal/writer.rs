@@ -10,12 +10,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 use tracing::warn;
 
-use super::bodies::Ahead;
 use super::group::{Gathered, Group, Reached};
 use super::slot::{Pace, Slot, Tidying};
-use super::{Error, QUEUE_MAX, quarantine, stage};
+use super::{Error, directory, stage};
 use crate::core::Write;
 
+/// Batches that may wait for the disk. The core has one under way at a time; the rest are late repetitions of it.
+pub(super) const QUEUE_MAX: usize = 16;
 /// How long nothing is written until the journal is at rest. Also how often it is looked at then.
 const REST_AFTER: Duration = Duration::from_secs(15);
 
@@ -119,7 +120,7 @@ impl Damage {
 /// Has the next opening begin another journal, for which the process has to end.
 fn is_given_up(path: &Path, damage: &Error) -> bool {
     let why = tideline_runtime::exit::chain(damage);
-    match quarantine::mark_damaged(path, &why) {
+    match directory::mark_damaged(path, &why) {
         Ok(()) => {
             warn!("the journal {path:?} is damaged and takes no writes; the next start moves it aside: {why}");
             true
@@ -135,7 +136,7 @@ fn is_given_up(path: &Path, damage: &Error) -> bool {
 fn commit(slot: &Slot, batches: impl Iterator<Item = Batch>) -> Result<(), Error> {
     // First, for where bodies are is read before they are written.
     let (mut outcome, mut answers) = (slot.mend(), Vec::new());
-    let mut bodies = Ahead::of(slot);
+    let mut bodies = slot.ahead();
     let mut gathered = Gathered::new(|groups: &[Group]| slot.commit(groups));
     let mut push = |group| {
         if gathered.push(group)? == Reached::Disk {

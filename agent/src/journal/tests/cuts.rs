@@ -5,7 +5,7 @@ use tideline_common::health::Health;
 use tideline_common::wire::v1::{Continuity, Decommission, ObjectReport, Progress, Terminal};
 use tideline_common::{FieldMode, FieldPolicy, GroupKind};
 
-use super::super::bodies::{Ahead, Numbers};
+use super::super::bodies::Numbers;
 use super::super::change::{Change, Table};
 use super::super::engine::Engine;
 use super::super::group::Group;
@@ -25,7 +25,7 @@ fn open(path: &Path, count: u64) -> Result<Slot, Error> {
 /// Writes a batch as the journal does, and returns the groups that it came to.
 fn write(slot: &Slot, writes: &[Write]) -> Result<Vec<Group>, Error> {
     let mut groups = Vec::new();
-    stage::groups(writes, &mut Ahead::of(slot), &mut |group| {
+    stage::groups(writes, &mut slot.ahead(), &mut |group| {
         slot.commit(std::slice::from_ref(&group))?;
         groups.push(group);
         Ok(())

@@ -5,8 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::super::STILL_MAX;
-use super::super::opening::{Opening, Standstill, carried};
+use super::super::opening::{Opening, STILL_MAX, Standstill, carried};
 use super::*;
 
 /// Says to a process where to die over an opening. Without it, that is a test like others, and nothing to do.

@@ -1,4 +1,5 @@
-//! Damage: what is found before the engine looks, and where it goes.
+//! The journal as a directory, and what is beside it: damage that is found before the engine looks, and where it goes; the log
+//! that is written anew, and takes its place.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,7 +8,7 @@ use std::path::{Path, PathBuf};
 use flate2::Crc;
 use tracing::warn;
 
-use super::{Error, slot};
+use super::Error;
 
 /// Journals moved aside that are kept, for whoever wants to know what happened: the first, and the last. Each is as large
 /// as the journal was.
@@ -19,7 +20,7 @@ pub(super) fn prepare(path: &Path) -> Result<bool, Error> {
     if let Some(parent) = path.parent() {
         fs::create_dir_all(parent).map_err(io("create the directory of"))?;
     }
-    slot::recover(path)?;
+    recover(path)?;
     let files = match fs::read_dir(path) {
         Ok(files) => files,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -106,4 +107,61 @@ pub(super) fn remove_moved_aside(path: &Path) -> Result<(), Error> {
 fn place(path: &Path, n: u32) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     path.with_file_name(format!("{name}.damaged-{n}"))
+}
+
+const NEXT: &str = "next";
+const FORMER: &str = "former";
+
+/// Where the log is written anew, with nothing there.
+pub(super) fn next(journal: &Path) -> Result<PathBuf, Error> {
+    let next = journal.with_extension(NEXT);
+    remove(&next)?;
+    Ok(next)
+}
+
+/// Puts `next` in the place of `path`. A crash between the two renames leaves the former, which [`recover`] puts back.
+pub(super) fn swap(path: &Path, next: &Path) -> Result<(), Error> {
+    let former = path.with_extension(FORMER);
+    let io = |action: &'static str| move |source| Error::Io { action, path: path.to_owned(), source };
+    remove(&former)?;
+    fs::rename(path, &former).map_err(io("move aside"))?;
+    if let Err(error) = fs::rename(next, path) {
+        fs::rename(&former, path).map_err(io("put back"))?;
+        return Err(io("replace")(error));
+    }
+    sync_parent(path).map_err(io("sync the directory of"))?;
+    remove(&former)
+}
+
+/// Ends what a crash interrupted while the log was written anew.
+fn recover(path: &Path) -> Result<(), Error> {
+    let former = path.with_extension(FORMER);
+    if !path.exists() && former.exists() {
+        fs::rename(&former, path).map_err(|source| Error::Io { action: "put back", path: path.to_owned(), source })?;
+    }
+    remove(&former)?;
+    next(path).map(drop)
+}
+
+/// Removes a journal, with what a crash left of its rewriting. Returns whether there was one.
+pub(super) fn discard(path: &Path) -> Result<bool, Error> {
+    recover(path)?;
+    let existed = path.exists();
+    remove(path)?;
+    if existed {
+        let io = |source| Error::Io { action: "sync the directory of", path: path.to_owned(), source };
+        sync_parent(path).map_err(io)?;
+    }
+    Ok(existed)
+}
+
+fn sync_parent(path: &Path) -> io::Result<()> {
+    fs::File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
+}
+
+pub(super) fn remove(path: &Path) -> Result<(), Error> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        outcome => outcome.map_err(|source| Error::Io { action: "remove", path: path.to_owned(), source }),
+    }
 }
