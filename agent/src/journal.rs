@@ -48,6 +48,7 @@ mod writer;
 
 pub use error::Error;
 use slot::Slot;
+pub use slot::disk_bytes_max;
 use writer::{Batch, QUEUE_MAX, Running, Writer};
 
 /// Longest wait for the thread to end when the journal is closed. What was acknowledged is on disk before.
@@ -233,6 +234,14 @@ impl Journal {
         match &self.state {
             State::Open(Open { slot, .. }) => slot.patience().disk(),
             State::Away { .. } => Disk::Answers,
+        }
+    }
+
+    /// Bytes of the keys and values in it.
+    pub fn live_bytes(&self) -> u64 {
+        match &self.state {
+            State::Open(Open { slot, .. }) => slot.live(),
+            State::Away { .. } => 0,
         }
     }
 

@@ -11,7 +11,7 @@ pub(super) const GROUP_CHANGES_MAX: usize = 256;
 /// Bytes of one group, for bodies are large. What is larger and cannot be parted is a group of its own.
 pub(super) const GROUP_BYTES_MAX: u64 = 1 << 20;
 /// Bytes of groups that reach the disk together, at least where there are more: what is in memory of a large set at once.
-const COMMIT_BYTES_MAX: u64 = 4 << 20;
+pub(super) const COMMIT_BYTES_MAX: u64 = 4 << 20;
 /// Changes of groups that reach the disk together, at least where there are more: of a few hundred bytes each, in memory.
 const COMMIT_CHANGES_MAX: usize = 4_096;
 

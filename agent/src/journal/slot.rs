@@ -17,8 +17,8 @@ use tracing::{debug, info, warn};
 
 use super::bodies::{self, Ahead, Numbers, Records};
 use super::change::{Change, Table};
-use super::engine::Engine;
-use super::group::{Gathered, Group, cut};
+use super::engine::{Engine, SEGMENT_BYTES};
+use super::group::{self, Gathered, Group, cut};
 use super::{Error, directory, record, space, stage};
 use crate::patience::Patience;
 
@@ -36,11 +36,29 @@ const HELD_AT_REST_MAX: u64 = 256 << 10;
 /// takes two to three times as much for them.
 const HELD_AT_WORK_MAX: u64 = 6 << 20;
 
-/// The log may grow to so many times of what it took when it was written anew, and [`GROWTH_BYTES`], before it is
-/// written anew.
-const GROWTH_TIMES: u64 = 3;
+/// A log that was just written anew takes at most so many times of the keys and values that are in it, and [`FRESH_BYTES`]:
+/// with each group that is put into it, sled writes the pages that are full by then once more.
+pub(super) const FRESH_TIMES: u64 = 2;
+/// Eight segments: the one that is being written, those that sled opens before it knows that another is free, and its snapshot.
+pub(super) const FRESH_BYTES: u64 = 8 * SEGMENT_BYTES as u64;
+/// The log may grow to so many times of the keys and values that are in it, and [`GROWTH_BYTES`], before it is written anew:
+/// twice of what it takes then, so that at least half of it is gained.
+pub(super) const GROWTH_TIMES: u64 = 2 * FRESH_TIMES;
 /// Sixteen megabytes more, for which small journals are not worth it.
 const GROWTH_BYTES: u64 = 16 << 20;
+const _: () = assert!(GROWTH_BYTES >= 2 * FRESH_BYTES);
+/// What may be written until it is looked at again: one commit, as often as its bytes are written, and what sled's own thread
+/// moves meanwhile.
+const UNSEEN_BYTES: u64 = space::WRITTEN_TIMES * group::COMMIT_BYTES_MAX + FRESH_BYTES;
+
+/// Bytes on disk that a journal takes at most, everything beside it included, where it held at most `live` bytes of keys and
+/// values: the log, the copy that takes its place, and the reserve. More only where the disk has no room for the copy, or
+/// refuses it, and while a journal that was set aside is kept.
+pub fn disk_bytes_max(live: u64) -> u64 {
+    let log = GROWTH_TIMES * live + GROWTH_BYTES + UNSEEN_BYTES;
+    let copy = FRESH_TIMES * live + FRESH_BYTES;
+    log + copy + space::RESERVE_BYTES
+}
 /// Bytes that are copied at once when the log is written anew.
 const COPY_BYTES: u64 = 1 << 20;
 /// Pause after the log could not be written anew, which may have read and written all of it, doubled each time up to
@@ -58,7 +76,7 @@ pub(super) struct Slot {
     unfinished: AtomicBool,
     /// Bytes that the engine may hold in memory, at most.
     touched: AtomicU64,
-    /// Bytes that what it holds takes on disk.
+    /// Bytes of the keys and values that it holds.
     live: AtomicU64,
     numbers: Numbers,
     /// Of who waits for writes.
@@ -137,7 +155,7 @@ impl Slot {
         match outcome {
             Ok(grown) => {
                 self.patience.moved();
-                let live = self.live.load(Ordering::Relaxed).saturating_add_signed(grown);
+                let live = self.live().saturating_add_signed(grown);
                 // The one thread that writes is the only one that counts.
                 self.live.store(live, Ordering::Relaxed);
                 // What was taken out was read first.
@@ -188,13 +206,18 @@ impl Slot {
         }
     }
 
+    /// Bytes of the keys and values that it holds.
+    pub(super) fn live(&self) -> u64 {
+        self.live.load(Ordering::Relaxed)
+    }
+
     pub(super) fn bytes(&self) -> u64 {
         self.engine().map_or(0, |engine| engine.bytes())
     }
 
     /// Bytes on disk above which the log is written anew.
     pub(super) fn bytes_max(&self) -> u64 {
-        GROWTH_TIMES * self.live.load(Ordering::Relaxed) + GROWTH_BYTES
+        GROWTH_TIMES * self.live() + GROWTH_BYTES
     }
 
     /// Whether there is no engine, so that nothing can be read either.
@@ -209,27 +232,25 @@ impl Slot {
             return None;
         }
         let bytes = self.bytes();
-        let (how, outcome) = if bytes > self.bytes_max()
-            && self.may_rebuild()
-            && space::has_room_for(&self.path, self.live.load(Ordering::Relaxed))
-        {
-            let outcome = self.rebuild(bytes);
-            self.rebuilt(&outcome);
-            (Tidying::Rewritten, outcome)
-        } else {
-            let held = self.touched.load(Ordering::Relaxed).min(2 * bytes);
-            let most = match pace {
-                Pace::AtWork => HELD_AT_WORK_MAX,
-                Pace::AtRest => HELD_AT_REST_MAX,
+        let (how, outcome) =
+            if bytes > self.bytes_max() && self.may_rebuild() && space::has_room_for(&self.path, self.live()) {
+                let outcome = self.rebuild(bytes);
+                self.rebuilt(&outcome);
+                (Tidying::Rewritten, outcome)
+            } else {
+                let held = self.touched.load(Ordering::Relaxed).min(2 * bytes);
+                let most = match pace {
+                    Pace::AtWork => HELD_AT_WORK_MAX,
+                    Pace::AtRest => HELD_AT_REST_MAX,
+                };
+                if pace == Pace::AtRest {
+                    space::keep_reserve(&self.path);
+                }
+                if held <= most {
+                    return None;
+                }
+                (Tidying::Reopened, self.renew())
             };
-            if pace == Pace::AtRest {
-                space::keep_reserve(&self.path);
-            }
-            if held <= most {
-                return None;
-            }
-            (Tidying::Reopened, self.renew())
-        };
         if let Err(error) = &outcome {
             // Where there is none now, the next write says so.
             warn!("the journal {:?} cannot be tidied: {}", self.path, tideline_runtime::exit::chain(error));
@@ -249,14 +270,17 @@ impl Slot {
     pub(super) fn rebuild(&self, before: u64) -> Result<(), Error> {
         let begun = Instant::now();
         let next = directory::next(&self.path)?;
-        let outcome = self.copy_to(&next).and_then(|()| self.replace(|| directory::swap(&self.path, &next)));
+        let outcome = self.copy_to(&next).and_then(|live| {
+            self.replace(|| directory::swap(&self.path, &next))?;
+            self.live.store(live, Ordering::Relaxed);
+            Ok(())
+        });
         if let Err(error) = outcome {
             // A copy that is not taken only takes room. Should it stay, the next one begins with removing it.
             let _ = directory::remove(&next);
             return Err(error);
         }
         let after = self.bytes();
-        self.live.store(after, Ordering::Relaxed);
         info!(before, after, took = ?begun.elapsed(), "the journal was written anew");
         Ok(())
     }
@@ -274,7 +298,8 @@ impl Slot {
         });
     }
 
-    fn copy_to(&self, path: &Path) -> Result<(), Error> {
+    /// Returns the bytes of keys and values that were copied.
+    fn copy_to(&self, path: &Path) -> Result<u64, Error> {
         let patience = Arc::clone(&self.patience);
         let copy = Self { patience, ..Self::new(path, Engine::open(path)?, Numbers::default(), 0, 0) };
         let lost = self.copy_bodies(&copy)?;
@@ -295,7 +320,7 @@ impl Slot {
             }
         }
         copy.close();
-        Ok(())
+        Ok(copy.live())
     }
 
     /// Copies the bodies that there are said to be, in their order, and returns those that cannot be read, as

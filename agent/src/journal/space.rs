@@ -13,12 +13,12 @@ use super::{Error, directory};
 const FREE_MIN: u64 = 8 * SEGMENT_BYTES as u64;
 /// How often the bytes of a batch are written: as links to pages, in pages that are merged, and as files while both are
 /// there.
-const WRITTEN_TIMES: u64 = 3;
+pub(super) const WRITTEN_TIMES: u64 = 3;
 /// Bytes that opening may take: it rewrites the end of a segment, begins another, and writes a snapshot, which is some
 /// hundred bytes for each page of sixteen records; 50,000 objects are about two of these megabytes.
 const OPEN_MIN: u64 = 3 << 20;
 /// Bytes of the reserve. It is given up when there is no room to open the journal.
-const RESERVE_BYTES: u64 = OPEN_MIN + (1 << 20);
+pub(super) const RESERVE_BYTES: u64 = OPEN_MIN + (1 << 20);
 
 /// Refuses a write of `bytes` that would fill the disk that `journal` is on.
 pub(super) fn require_for_write(journal: &Path, bytes: u64) -> Result<(), Error> {

@@ -23,7 +23,7 @@ fn open(path: &Path, count: u64) -> Result<Slot, Error> {
 }
 
 /// Writes a batch as the journal does, and returns the groups that it came to.
-fn write(slot: &Slot, writes: &[Write]) -> Result<Vec<Group>, Error> {
+pub(super) fn write(slot: &Slot, writes: &[Write]) -> Result<Vec<Group>, Error> {
     let mut groups = Vec::new();
     stage::groups(writes, &mut slot.ahead(), &mut |group| {
         slot.commit(std::slice::from_ref(&group))?;
@@ -138,7 +138,7 @@ fn loaded_but_bodies(loaded: Loaded) -> String {
     format!("{:?}", Loaded { bodies: std::collections::BTreeSet::new(), ..loaded })
 }
 
-fn in_test<T>(outcome: Result<T, impl std::fmt::Display>) -> Result<T, TestCaseError> {
+pub(super) fn in_test<T>(outcome: Result<T, impl std::fmt::Display>) -> Result<T, TestCaseError> {
     outcome.map_err(|error| TestCaseError::fail(error.to_string()))
 }
 
