@@ -1,5 +1,5 @@
 //! What the agent's journal costs: a first sync into it, opening it with nothing changed, a set in which everything changed and
-//! one in which everything is removed, and memory and disk at rest.
+//! one in which everything is removed, and memory and disk at rest; and a year at a site, as fast as the disk takes it.
 //!
 //! Each step is a process of its own, so that one does not show the other's memory.
 
@@ -7,6 +7,8 @@
 mod gate;
 #[path = "../../agent/src/heap.rs"]
 mod heap;
+#[path = "journal/year.rs"]
+mod year;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -43,7 +45,8 @@ struct Arguments {
     /// Objects in it; several numbers are measured one after the other
     #[arg(long, value_delimiter = ',', default_value = "1000,5000,50000")]
     objects: Vec<u32>,
-    #[arg(long, hide = true, value_enum)]
+    /// One step alone; a year at a site is none of the others
+    #[arg(long, value_enum)]
     step: Option<Step>,
     #[arg(long, hide = true)]
     directory: Option<PathBuf>,
@@ -55,6 +58,8 @@ enum Step {
     Open,
     Change,
     Remove,
+    /// A year at a site: what it takes on disk, against the bound and a file that is only appended to
+    Year,
 }
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -65,6 +70,7 @@ async fn main() -> Result<ExitCode> {
         (Some(Step::Open), Some(directory), Some(_)) => open(&directory).await?,
         (Some(Step::Change), Some(directory), Some(_)) => change(&directory).await?,
         (Some(Step::Remove), Some(directory), Some(_)) => remove(&directory).await?,
+        (Some(Step::Year), None, Some(_)) => year::run(&objects).await?,
         _ => {
             println!(
                 "| objects | step | seconds | RSS before, MB | RSS after | at rest | peak | disk, MB | written, MB |"
