@@ -104,11 +104,7 @@ impl<'a> Ahead<'a> {
     fn place(&self, input: Digest) -> Result<Option<Place>, Error> {
         match self.changed.get(&input) {
             Some(place) => Ok(*place),
-            None => match place(self.records, input) {
-                // What cannot be read is written anew.
-                Err(Error::Damaged(_)) => Ok(None),
-                outcome => outcome,
-            },
+            None => place(self.records, input),
         }
     }
 }

@@ -119,16 +119,14 @@ pub(super) fn next(journal: &Path) -> Result<PathBuf, Error> {
     Ok(next)
 }
 
-/// Puts `next` in the place of `path`. A crash between the two renames leaves the former, which [`recover`] puts back.
+/// Puts `next` in the place of `path`. What comes between the two renames, a crash or a disk that refuses, leaves the former, which
+/// [`recover`] puts back at the next start.
 pub(super) fn swap(path: &Path, next: &Path) -> Result<(), Error> {
     let former = path.with_extension(FORMER);
     let io = |action: &'static str| move |source| Error::Io { action, path: path.to_owned(), source };
     remove(&former)?;
     fs::rename(path, &former).map_err(io("move aside"))?;
-    if let Err(error) = fs::rename(next, path) {
-        fs::rename(&former, path).map_err(io("put back"))?;
-        return Err(io("replace")(error));
-    }
+    fs::rename(next, path).map_err(io("replace"))?;
     sync_parent(path).map_err(io("sync the directory of"))?;
     remove(&former)
 }

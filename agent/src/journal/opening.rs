@@ -206,15 +206,7 @@ fn marker(journal: &Path) -> PathBuf {
 /// Opens and reads, and sees to what can be mended.
 fn open_mended(opening: &Opening) -> Result<(Slot, Loaded), Error> {
     let path = &opening.path;
-    let mut outcome = open_once(opening);
-    if let Err(error @ Error::Io { .. }) = &outcome
-        && error.is_of_damage()
-    {
-        warn!("the journal {path:?} cannot be read ({}); it is tried once more", chain(error));
-        std::thread::sleep(REREAD_AFTER);
-        outcome = open_once(opening);
-    }
-    let (engine, contents) = match outcome {
+    let (engine, contents) = match once_more(path, || open_once(opening)) {
         Err(error) if error.is_of_damage() || matches!(error, Error::Newer { .. } | Error::UnderstandsMore { .. }) => {
             let newer = matches!(error, Error::Newer { .. } | Error::UnderstandsMore { .. });
             let aside = if newer { directory::set_aside_newer(path)? } else { directory::move_aside(path)? };
@@ -235,6 +227,18 @@ fn open_mended(opening: &Opening) -> Result<(Slot, Loaded), Error> {
     // Damage is met again by the writer.
     let _ = slot.tidy(slot::Pace::AtRest);
     Ok((slot, loaded))
+}
+
+/// Reads again what the medium refused: that may pass.
+pub(super) fn once_more<T>(path: &Path, mut read: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
+    match read() {
+        Err(error @ Error::Io { .. }) if error.is_of_damage() => {
+            warn!("the journal {path:?} cannot be read ({}); it is tried once more", chain(&error));
+            std::thread::sleep(REREAD_AFTER);
+            read()
+        }
+        outcome => outcome,
+    }
 }
 
 /// Opens and reads once. Whatever speaks of damage comes as [`Error::Damaged`]: so does a panic of the engine, and a

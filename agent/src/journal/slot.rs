@@ -220,11 +220,6 @@ impl Slot {
         GROWTH_TIMES * self.live() + GROWTH_BYTES
     }
 
-    /// Whether there is no engine, so that nothing can be read either.
-    pub(super) fn is_empty(&self) -> bool {
-        matches!(*self.lock(), Place::Empty(_))
-    }
-
     /// Gives back what has gathered on disk and in memory, if it is worth it, and says what came of that. That it fails harms
     /// nothing yet, but what is damaged can never be written anew.
     pub(super) fn tidy(&self, pace: Pace) -> Option<(Tidying, Result<(), Error>)> {

@@ -75,9 +75,8 @@ impl Writer {
                     let outcome = commit(&slot, batches);
                     (Some(outcome), slot.tidy(Pace::AtWork))
                 }
-                // Nothing can be read either.
-                Err(RecvTimeoutError::Timeout) if slot.is_empty() => (Some(slot.mend()), None),
-                Err(RecvTimeoutError::Timeout) => (None, slot.tidy(Pace::AtRest)),
+                // Where nothing is to be written, something may be to be read. That it can be says nothing of what a write met.
+                Err(RecvTimeoutError::Timeout) => (slot.mend().err().map(Err), slot.tidy(Pace::AtRest)),
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             let rotten = tidied.and_then(|(how, outcome)| rot.entry(how).or_default().met_again(outcome));
@@ -98,13 +97,13 @@ impl Writer {
 /// Whether damage is met each time that something is done. A batch that failed is written again before any other, after the
 /// journal was opened again: what is met then, too, stays.
 #[derive(Debug, Default)]
-struct Damage {
+pub(super) struct Damage {
     met: bool,
 }
 
 impl Damage {
     /// Returns what was met for the second time in a row.
-    fn met_again(&mut self, outcome: Result<(), Error>) -> Option<Error> {
+    pub(super) fn met_again(&mut self, outcome: Result<(), Error>) -> Option<Error> {
         match outcome {
             Err(error) if error.is_of_damage() => std::mem::replace(&mut self.met, true).then_some(error),
             // What the disk refuses meanwhile says nothing of it.

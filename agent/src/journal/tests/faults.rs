@@ -254,6 +254,34 @@ fn a_body_that_the_medium_refuses_twice_in_a_row_is_damaged() {
     assert!(matches!(refused.judge(input, eio()), Err(Error::Damaged(_))));
 }
 
+#[test]
+fn damage_that_is_met_twice_in_a_row_stays() {
+    let damaged = || Err(Error::Damaged("rotten".to_owned()));
+    let mut damage = super::super::writer::Damage::default();
+    assert!(damage.met_again(damaged()).is_none(), "it may pass");
+    assert!(damage.met_again(Ok(())).is_none(), "it passed");
+    assert!(damage.met_again(damaged()).is_none());
+    assert!(damage.met_again(Err(Error::Write("full".to_owned()))).is_none(), "that says nothing of it");
+    assert!(damage.met_again(damaged()).is_some());
+}
+
+/// A segment that says that it is another has sled panic.
+#[tokio::test]
+async fn a_journal_that_the_engine_panics_over_is_moved_aside() -> Result<(), anyhow::Error> {
+    const SEGMENT: usize = super::super::engine::SEGMENT_BYTES;
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    filled(&path, 3_000).await?;
+    let mut log = fs::read(path.join("db"))?;
+    assert!(log.len() > 2 * SEGMENT, "{} bytes", log.len());
+    log.copy_within(..SEGMENT, SEGMENT);
+    fs::write(path.join("db"), log)?;
+    remove_snapshots(&path)?;
+    assert!(is_empty(&reopened(&path)?));
+    assert!(directory.path().join("journal.damaged-1").exists());
+    Ok(())
+}
+
 #[tokio::test]
 async fn any_file_may_be_missing() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
@@ -351,6 +379,38 @@ async fn a_full_disk_at_the_start_gives_up_the_reserve_and_is_read() -> Result<(
 }
 
 #[tokio::test]
+async fn a_full_disk_at_the_start_takes_the_room_of_journals_that_cannot_be_used() -> Result<(), anyhow::Error> {
+    let Some(disk) = Disk::mounted(48)? else { return Ok(()) };
+    let entries = filled(&disk.journal(), 300).await?;
+    let aside = ["damaged-1", "newer"].map(|name| disk.journal().with_extension(name));
+    for aside in &aside {
+        fs::create_dir(aside)?;
+        fs::write(aside.join("db"), vec![1; 4 << 20])?;
+    }
+    let _ = fs::remove_file(disk.journal().with_extension("reserve"));
+    disk.fill(0)?;
+    assert_eq!(reopened(&disk.journal())?.entries, entries);
+    assert!(aside.iter().all(|aside| !aside.exists()));
+    Ok(())
+}
+
+/// Each is as large as the journal was.
+#[tokio::test]
+async fn of_damaged_journals_the_first_and_the_last_are_kept() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    for n in 1..=4 {
+        filled(&path, n).await?;
+        fs::write(path.join("damaged"), format!("for the {n}. time"))?;
+        assert!(is_empty(&reopened(&path)?));
+    }
+    let why = |n: u32| fs::read_to_string(directory.path().join(format!("journal.damaged-{n}/damaged")));
+    assert_eq!((why(1)?.as_str(), why(2)?.as_str()), ("for the 1. time", "for the 4. time"));
+    assert!(why(3).is_err());
+    Ok(())
+}
+
+#[tokio::test]
 async fn without_room_to_open_it_the_journal_is_away_until_there_is() -> Result<(), anyhow::Error> {
     let Some(disk) = Disk::mounted(32)? else { return Ok(()) };
     let entries = filled(&disk.journal(), 300).await?;
@@ -415,6 +475,13 @@ async fn a_journal_that_hangs_says_so_in_time_and_lets_the_process_end() -> Resu
     assert!(matches!(refused, Err(Error::Write(_))), "{refused:?}");
     assert_eq!(journal.disk(), patience::Disk::Answers);
     assert_eq!(journal.body(entries[7].input)?, body(7), "what is there can be read");
+    // Nothing is closed while the disk does not take a byte: what is there could not be read any more.
+    let probe = disk.journal().with_extension("probe");
+    fs::create_dir(&probe)?;
+    let refused = write().await;
+    assert!(matches!(&refused, Err(Error::Write(why)) if why.contains("journal.probe")), "{refused:?}");
+    assert_eq!(journal.body(entries[7].input)?, body(7));
+    fs::remove_dir(&probe)?;
     let hangs = write().await;
     assert!(matches!(hangs, Err(Error::Stuck)), "{hangs:?}");
     assert_eq!(journal.disk(), patience::Disk::Stuck);

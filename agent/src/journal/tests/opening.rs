@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::super::opening::{Opening, STILL_MAX, Standstill, carried};
+use super::super::opening::{Opening, STILL_MAX, Standstill, carried, once_more};
 use super::*;
 
 /// Says to a process where to die over an opening. Without it, that is a test like others, and nothing to do.
@@ -105,6 +105,23 @@ async fn an_opening_that_hangs_ends_when_it_is_asked_to_stop_and_does_not_count(
     assert!(matches!(opening.await?, Err(Error::Stopped)));
     assert_eq!(Opening::new(&path).deaths(), 0);
     Ok(())
+}
+
+#[test]
+fn what_the_medium_refuses_once_is_read_again() {
+    let eio = || Error::Io { action: "read", path: "journal".into(), source: rustix::io::Errno::IO.into() };
+    let tried = |refusals: u32, error: fn() -> Error| {
+        let mut tries = 0;
+        let outcome = once_more(Path::new("journal"), || {
+            tries += 1;
+            if tries > refusals { Ok(()) } else { Err(error()) }
+        });
+        (tries, outcome.is_ok())
+    };
+    assert_eq!(tried(0, eio), (1, true));
+    assert_eq!(tried(1, eio), (2, true));
+    assert_eq!(tried(2, eio), (2, false));
+    assert_eq!(tried(1, || Error::Damaged("rotten".to_owned())), (1, false), "what is damaged stays so");
 }
 
 #[test]
