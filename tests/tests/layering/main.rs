@@ -82,7 +82,7 @@ const VENDORS: &[Vendor] = &[
 ];
 
 /// Packages of which the files, and the folders, name each other one way only.
-const ONE_WAY: &[&str] = &["common/src", "common/runtime/src", "hub/api/src", "hub/store/src"];
+const ONE_WAY: &[&str] = &["common/src", "common/runtime/src", "agent/src", "hub/api/src", "hub/store/src"];
 
 /// Functions that give a channel without a bound.
 const UNBOUNDED: &[&str] =
