@@ -39,8 +39,8 @@ use crate::link::Link;
 use crate::metrics::Metrics;
 use crate::mode_reporter::ModeReporter;
 use crate::namespaces::Namespaces;
-use crate::patience::Disk;
 use crate::status_logger::StatusLogger;
+use crate::write_watchdog::Disk;
 
 mod ask;
 

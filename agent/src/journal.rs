@@ -30,7 +30,7 @@ use tracing::{debug, warn};
 
 use crate::cluster::BodyError;
 use crate::core::{Loaded, Write};
-use crate::patience::Disk;
+use crate::write_watchdog::Disk;
 
 mod bodies;
 mod change;
@@ -209,7 +209,7 @@ impl Journal {
         async move {
             let slot = queued?;
             // Should it be sled that forgot it, it is woken.
-            match slot.patience().wait(outcome, || slot.poke()).await {
+            match slot.watchdog().wait(outcome, || slot.poke()).await {
                 Some(answered) => answered.unwrap_or(Err(Error::Closed)),
                 None => Err(Error::Stuck),
             }
@@ -232,7 +232,7 @@ impl Journal {
     /// Whether writes come back.
     pub(crate) fn disk(&self) -> Disk {
         match &self.state {
-            State::Open(Open { slot, .. }) => slot.patience().disk(),
+            State::Open(Open { slot, .. }) => slot.watchdog().disk(),
             State::Away { .. } => Disk::Answers,
         }
     }
@@ -269,7 +269,7 @@ impl Drop for Journal {
         let closed = State::Away { why: "it is closed".to_owned(), first: First::Nothing };
         let State::Open(open) = std::mem::replace(&mut self.state, closed) else { return };
         let Open { slot, refused: _, queue, running: _, done } = open;
-        let disk = slot.patience().disk();
+        let disk = slot.watchdog().disk();
         // The thread's is the last, and it may hang over closing the engine; this one must not.
         drop(slot);
         drop(queue);

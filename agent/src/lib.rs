@@ -22,11 +22,11 @@ mod metrics;
 mod mode_reporter;
 mod namespaces;
 mod own_namespace;
-mod patience;
 mod proxy;
 mod run;
 mod start_input;
 mod status_logger;
+mod write_watchdog;
 
 pub use namespaces::{NamespaceName, Namespaces};
 pub use own_namespace::{NoNamespace, OwnNamespace};

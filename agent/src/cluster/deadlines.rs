@@ -37,8 +37,8 @@ impl Deadlines {
     ) -> Result<Response<Bounded<B>>, BoxError> {
         let late = |_elapsed| Late { what: "did not answer", waited: self.head };
         let answer = timeout(self.head, answer).await.map_err(late)?.map_err(Into::into)?;
-        let patience = (!is_watch(&uri)).then(|| (self.part, Box::pin(sleep(self.part))));
-        Ok(answer.map(|inner| Bounded { inner, patience }))
+        let deadline = (!is_watch(&uri)).then(|| (self.part, Box::pin(sleep(self.part))));
+        Ok(answer.map(|inner| Bounded { inner, deadline }))
     }
 }
 
@@ -51,7 +51,7 @@ fn is_watch(uri: &Uri) -> bool {
 #[derive(Debug)]
 pub(super) struct Bounded<B> {
     inner: B,
-    patience: Option<(Duration, Pin<Box<Sleep>>)>,
+    deadline: Option<(Duration, Pin<Box<Sleep>>)>,
 }
 
 impl<B> Body for Bounded<B>
@@ -63,17 +63,17 @@ where
     type Error = BoxError;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let Self { inner, patience } = self.get_mut();
-        match (Pin::new(inner).poll_frame(cx), patience) {
-            (Poll::Ready(frame), patience) => {
-                if let Some((part, patience)) = patience {
-                    patience.as_mut().reset(Instant::now() + *part);
+        let Self { inner, deadline } = self.get_mut();
+        match (Pin::new(inner).poll_frame(cx), deadline) {
+            (Poll::Ready(frame), deadline) => {
+                if let Some((part, deadline)) = deadline {
+                    deadline.as_mut().reset(Instant::now() + *part);
                 }
                 Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
             }
             (Poll::Pending, None) => Poll::Pending,
-            (Poll::Pending, Some((part, patience))) => {
-                ready!(patience.as_mut().poll(cx));
+            (Poll::Pending, Some((part, deadline))) => {
+                ready!(deadline.as_mut().poll(cx));
                 let late = Late { what: "did not go on with an answer", waited: *part };
                 Poll::Ready(Some(Err(late.into())))
             }

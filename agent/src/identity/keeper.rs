@@ -20,7 +20,7 @@ use super::secret::{Failure, SecretPlace, Stored};
 use super::written::{ROUNDS_MAX, Reading, Refused, Written, read_patiently};
 use super::{Error, file};
 use crate::addresses::{Addresses, Token};
-use crate::patience::{Disk, Patience};
+use crate::write_watchdog::{Disk, WriteWatchdog};
 
 /// Between two writes of the newest set. An agent whose sets change every second shall not write every second; and what is
 /// older by this is still newer than any set before it.
@@ -278,7 +278,7 @@ impl Found {
             contents: StdMutex::new(contents),
             saved: StdMutex::new(saved),
             saving: Mutex::new(saving),
-            patience: Patience::default(),
+            watchdog: WriteWatchdog::default(),
             secret: Mutex::new(secret),
             superseded,
             in_secret: CancellationToken::new(),
@@ -305,7 +305,7 @@ pub(crate) struct Keeper {
     saved: StdMutex<Option<Contents>>,
     /// Held while the file is written: one at a time, and what is newer last.
     saving: Mutex<Saving>,
-    patience: Patience,
+    watchdog: WriteWatchdog,
     /// Where the Secret is, if it is used.
     place: Option<SecretPlace>,
     secret: Mutex<Option<Written>>,
@@ -400,7 +400,7 @@ impl Keeper {
 
     /// Whether the file can be written: as long as it hangs, nothing that has to be kept goes on.
     pub(crate) fn disk(&self) -> Disk {
-        self.patience.disk()
+        self.watchdog.disk()
     }
 
     /// Tells when another process has taken the identity.
@@ -480,7 +480,7 @@ impl Keeper {
     pub(crate) async fn read_home(&self) -> Result<SessionName, Error> {
         let path = self.path.clone();
         let read = tokio::task::spawn_blocking(move || file::read(&path));
-        let file = match self.patience.wait(read, || ()).await {
+        let file = match self.watchdog.wait(read, || ()).await {
             Some(Ok(Ok(file))) => file,
             // The directory is locked: no other process wrote it, and this one knows what was there.
             Some(Ok(Err(Error::Damaged { .. } | Error::Unread { .. }))) => {
@@ -623,7 +623,7 @@ impl Keeper {
         let path = self.path.clone();
         let saved = tokio::task::spawn_blocking(move || file::save(&path, &contents).map(|()| contents));
         let io = |source| Error::Io { action: "write", path: self.path.clone(), source };
-        let error = match self.patience.wait(saved, || ()).await {
+        let error = match self.watchdog.wait(saved, || ()).await {
             Some(Ok(Ok(contents))) => {
                 saving.is_behind = false;
                 *self.saved() = Some(contents);

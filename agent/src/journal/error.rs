@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use tideline_common::Digest;
 
-use crate::patience;
+use crate::write_watchdog;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -29,7 +29,7 @@ pub enum Error {
     Write(String),
     #[error(
         "the disk did not take a write within {} s; it may be full, or failing. The agent must be started again",
-        patience::WAIT_MAX_SECONDS
+        write_watchdog::WAIT_MAX_SECONDS
     )]
     Stuck,
     #[error(

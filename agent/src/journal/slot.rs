@@ -20,7 +20,7 @@ use super::change::{Change, Table};
 use super::engine::{Engine, SEGMENT_BYTES};
 use super::group::{self, Gathered, Group, cut};
 use super::{Error, directory, record, space, stage};
-use crate::patience::Patience;
+use crate::write_watchdog::WriteWatchdog;
 
 /// Longest wait of a reader for an engine that is being replaced, which takes some tens of milliseconds.
 const READ_WAIT: Duration = Duration::from_secs(2);
@@ -80,7 +80,7 @@ pub(super) struct Slot {
     live: AtomicU64,
     numbers: Numbers,
     /// Of who waits for writes.
-    patience: Arc<Patience>,
+    watchdog: Arc<WriteWatchdog>,
     /// When the log may be written anew after that failed, and how long the pause is.
     rebuild_again: Mutex<Option<(Instant, Duration)>>,
 }
@@ -121,13 +121,13 @@ impl Slot {
             touched: AtomicU64::new(read),
             live: AtomicU64::new(live),
             numbers,
-            patience: Arc::default(),
+            watchdog: Arc::default(),
             rebuild_again: Mutex::default(),
         }
     }
 
-    pub(super) fn patience(&self) -> &Patience {
-        &self.patience
+    pub(super) fn watchdog(&self) -> &WriteWatchdog {
+        &self.watchdog
     }
 
     /// Where bodies will be when what is being written is written.
@@ -154,7 +154,7 @@ impl Slot {
     fn written(&self, outcome: Result<i64, Error>) -> Result<(), Error> {
         match outcome {
             Ok(grown) => {
-                self.patience.moved();
+                self.watchdog.moved();
                 let live = self.live().saturating_add_signed(grown);
                 // The one thread that writes is the only one that counts.
                 self.live.store(live, Ordering::Relaxed);
@@ -295,8 +295,8 @@ impl Slot {
 
     /// Returns the bytes of keys and values that were copied.
     fn copy_to(&self, path: &Path) -> Result<u64, Error> {
-        let patience = Arc::clone(&self.patience);
-        let copy = Self { patience, ..Self::new(path, Engine::open(path)?, Numbers::default(), 0, 0) };
+        let watchdog = Arc::clone(&self.watchdog);
+        let copy = Self { watchdog, ..Self::new(path, Engine::open(path)?, Numbers::default(), 0, 0) };
         let lost = self.copy_bodies(&copy)?;
         for table in Table::ALL.iter().filter(|table| **table != Table::Bodies) {
             let mut after: Option<Vec<u8>> = None;

@@ -283,38 +283,6 @@ fn records_of_a_sync_wait_for_more_and_nothing_that_work_waits_for_does() {
     assert!(!writer::may_gather(&[applied(1), removing(2)]));
 }
 
-/// By the order in which they are named here: a circle among them is a thing that nobody can take out.
-#[test]
-fn files_import_only_those_before_them() -> std::io::Result<()> {
-    let order = [
-        "error",
-        "change",
-        "group",
-        "record",
-        "engine",
-        "bodies",
-        "stage",
-        "directory",
-        "space",
-        "slot",
-        "load",
-        "opening",
-        "writer",
-    ];
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/journal");
-    let files = fs::read_dir(&folder)?.flatten().filter(|file| file.path().extension().is_some());
-    assert_eq!(files.count(), order.len() + 1, "and tests.rs");
-    for (n, name) in order.iter().enumerate() {
-        let text = fs::read_to_string(folder.join(name).with_extension("rs"))?;
-        let imports = text.lines().filter(|line| line.contains("super::"));
-        let words: Vec<_> = imports.flat_map(|line| line.split(|c: char| c != '_' && !c.is_alphanumeric())).collect();
-        for later in &order[n + 1..] {
-            assert!(!words.contains(later), "{name} imports {later}");
-        }
-    }
-    Ok(())
-}
-
 fn overwrite(path: &Path, byte: u8) -> std::io::Result<()> {
     let log = path.join("db");
     let mut bytes = fs::read(&log)?;

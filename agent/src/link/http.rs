@@ -21,7 +21,7 @@ use crate::proxy::Proxies;
 
 /// Longest wait for a connection, TLS included.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
-/// How long an idle connection is kept: longer than the pause between polls, shorter than most middleboxes' patience.
+/// How long an idle connection is kept: longer than the pause between polls, shorter than most middleboxes wait.
 const IDLE_MAX: Duration = Duration::from_secs(50);
 /// Idle connections: the poll's, a report's, and those of bodies in flight.
 const IDLE_CONNECTIONS_MAX: usize = 4;

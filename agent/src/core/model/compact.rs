@@ -9,7 +9,7 @@ use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{Digest, Entry, EntryState, Mark, Monotonic, Origin, Prune, PruneAdopted, Uid};
 use uuid::Uuid;
 
-use super::object::{Live, Me, Object, Outcome, Seen, Status, Told};
+use super::object::{Live, Me, Object, Outcome, ReportDigest, Seen, Status};
 use super::shared::Shared;
 use crate::core::interface::effect::ListId;
 use crate::core::interface::observed::ListedItem;
@@ -42,7 +42,7 @@ pub(in crate::core) struct Compact {
     /// What few objects have.
     rare: Option<Box<Rare>>,
     listed_in: ListId,
-    told: Option<Told>,
+    told: Option<ReportDigest>,
 }
 
 /// What the watch shows in another way than the journal.

@@ -45,7 +45,7 @@ pub(in crate::core) struct Object {
     /// In what it differs from what was applied, where that is only to be reported.
     pub(in crate::core) drift: Option<Box<Drift>>,
     /// What the hub acknowledged last.
-    pub(in crate::core) told: Option<Told>,
+    pub(in crate::core) told: Option<ReportDigest>,
     /// The hub may have been told that it stands there for this source, and that nothing says why.
     pub(in crate::core) unexplained: Option<Uid>,
 }
@@ -97,7 +97,7 @@ pub(in crate::core) enum Status {
 
 /// A report by its digests, cut to 64 bits: that a change is taken for none happens once in 2^64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::core) struct Told {
+pub(in crate::core) struct ReportDigest {
     pub(in crate::core) facts: u64,
     pub(in crate::core) status: Option<u64>,
 }
@@ -189,7 +189,7 @@ impl Object {
     }
 
     /// Under which wave it is in the queue and what the hub was told, if nothing else is known of it.
-    pub(in crate::core) fn blank(&self) -> Option<(Option<i32>, Option<Told>)> {
+    pub(in crate::core) fn blank(&self) -> Option<(Option<i32>, Option<ReportDigest>)> {
         let Self {
             record: None,
             unrecorded: 0,

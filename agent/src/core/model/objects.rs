@@ -12,7 +12,7 @@ use tideline_common::{DesiredSet, Entry, ObjectKey};
 
 use super::compact::Compact;
 use super::key_ref::KeyRef;
-use super::object::{Me, Object, Told};
+use super::object::{Me, Object, ReportDigest};
 use super::rows::{Row, Rows};
 use super::shared::Shared;
 use crate::core::interface::effect::ListId;
@@ -37,7 +37,7 @@ enum Place {
     /// Nothing is known of it yet. The hub may have been told so, of all of a large set while most of it waits.
     Blank {
         queued: Option<i32>,
-        told: Option<Box<Told>>,
+        told: Option<Box<ReportDigest>>,
     },
     Compact(Row),
     /// It could not be compacted.
@@ -202,7 +202,7 @@ impl Place {
     }
 }
 
-fn blank(queued: Option<i32>, told: Option<&Told>) -> Object {
+fn blank(queued: Option<i32>, told: Option<&ReportDigest>) -> Object {
     Object { queued, told: told.copied(), ..Object::default() }
 }
 

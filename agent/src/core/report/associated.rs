@@ -51,14 +51,14 @@ pub(in crate::core) struct Associates {
     sweep_at: Option<Monotonic>,
     /// Of which objects something was said lately, and of which there is news.
     rate: Rate<Arc<ObjectKey>, (), SAY_EVERY_SECONDS>,
-    told: BTreeMap<ObjectKey, Told>,
+    told: BTreeMap<ObjectKey, ReportedCounts>,
     runs: u32,
     timer: Option<Monotonic>,
 }
 
 /// What the hub acknowledged, and for which source; no digest if it may have forgotten.
 #[derive(Clone, Debug)]
-struct Told {
+struct ReportedCounts {
     source: Uid,
     digest: Option<Digest>,
 }
@@ -385,7 +385,7 @@ impl Core {
         if self.associates.aggregate.follows(&key).is_none() && digest.is_some() {
             self.associates.told.remove(&key);
         } else {
-            self.associates.told.insert(key, Told { source, digest });
+            self.associates.told.insert(key, ReportedCounts { source, digest });
         }
     }
 

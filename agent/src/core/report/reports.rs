@@ -24,7 +24,7 @@ use crate::core::interface::effect::{Effect, Effects, Request, RequestId, Timer}
 use crate::core::interface::event::{Answer, LinkFailure};
 use crate::core::interface::write::{AgentMode, RemovalPolicy, Write};
 use crate::core::model::key_ref::KeyRef;
-use crate::core::model::object::{Object, Outcome, Status, Told};
+use crate::core::model::object::{Object, Outcome, ReportDigest, Status};
 use crate::core::model::removal::RemovalState;
 use crate::core::work::doing::ReadFor;
 use crate::core::{Core, Phase};
@@ -71,7 +71,7 @@ pub(in crate::core) struct Reports {
 struct Flight {
     id: RequestId,
     session: SessionName,
-    objects: Vec<(ObjectKey, Told)>,
+    objects: Vec<(ObjectKey, ReportDigest)>,
     associated: Vec<(ObjectKey, Uid, Digest)>,
     removed: Vec<Tombstone>,
     overtaken: Vec<Tombstone>,
@@ -337,7 +337,7 @@ impl Core {
         }
     }
 
-    fn acknowledged(&mut self, key: &ObjectKey, told: Told) {
+    fn acknowledged(&mut self, key: &ObjectKey, told: ReportDigest) {
         let changed = self.reports.dirty.contains(key);
         if let Some(object) = self.objects.get_mut(key) {
             object.told = Some(told);
@@ -501,7 +501,7 @@ impl Core {
             let said = [serde_json::to_vec(report).unwrap_or_default(), class::mark(&class)];
             short(&said.concat())
         };
-        let mut told = Told { facts: marked(&report), status: None };
+        let mut told = ReportDigest { facts: marked(&report), status: None };
         let mut unread = None;
         match &object.live.status {
             Status::None => {}
@@ -654,7 +654,7 @@ const REMOVALS_BYTES_MAX: usize = REPORT_PAGE_BYTES_MAX - STATUS_BYTES_MAX - 2 *
 #[derive(Debug, Default)]
 struct Page {
     objects: Vec<ObjectReport>,
-    told: Vec<(ObjectKey, Told)>,
+    told: Vec<(ObjectKey, ReportDigest)>,
     associated: Vec<AssociatedReport>,
     associated_told: Vec<(ObjectKey, Uid, Digest)>,
     removed: Vec<Tombstone>,

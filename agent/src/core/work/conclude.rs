@@ -103,8 +103,8 @@ impl Core {
         let held_up = is_held_up(object.failures, not_before);
         let throttled = object.outcome.reason == Some(Reason::Throttled);
         let longest = if throttled { RETRY_THROTTLED_MAX } else { RETRY.1 };
-        let patience = self.forbidden_kinds.wait_factor(&key.kind).max(self.not_admitted.wait_factor(&key.kind));
-        let wait = self.jitter.half(object.failures, RETRY.0, longest) * patience;
+        let factor = self.forbidden_kinds.wait_factor(&key.kind).max(self.not_admitted.wait_factor(&key.kind));
+        let wait = self.jitter.half(object.failures, RETRY.0, longest) * factor;
         let wait = wait.max(not_before.unwrap_or_default());
         object.retry_at = Some(now + wait);
         self.work.retries.insert((now + wait, key.clone()));

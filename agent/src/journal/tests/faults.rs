@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::bodies::Numbers;
 use super::super::slot::Pace;
 use super::*;
-use crate::patience;
+use crate::write_watchdog;
 
 /// Longest wait for what takes a second.
 const SOON: Duration = Duration::from_mins(1);
@@ -473,7 +473,7 @@ async fn a_journal_that_hangs_says_so_in_time_and_lets_the_process_end() -> Resu
     let write = || journal.write(vec![Write::Body { input: Digest::of(b"large"), text: Arc::clone(&large) }]);
     let refused = write().await;
     assert!(matches!(refused, Err(Error::Write(_))), "{refused:?}");
-    assert_eq!(journal.disk(), patience::Disk::Answers);
+    assert_eq!(journal.disk(), write_watchdog::Disk::Answers);
     assert_eq!(journal.body(entries[7].input)?, body(7), "what is there can be read");
     // Nothing is closed while the disk does not take a byte: what is there could not be read any more.
     let probe = disk.journal().with_extension("probe");
@@ -484,7 +484,7 @@ async fn a_journal_that_hangs_says_so_in_time_and_lets_the_process_end() -> Resu
     fs::remove_dir(&probe)?;
     let hangs = write().await;
     assert!(matches!(hangs, Err(Error::Stuck)), "{hangs:?}");
-    assert_eq!(journal.disk(), patience::Disk::Stuck);
+    assert_eq!(journal.disk(), write_watchdog::Disk::Stuck);
     let begun = std::time::Instant::now();
     drop(journal);
     assert!(begun.elapsed() < SOON, "nobody waits for it");

@@ -33,7 +33,7 @@ fn object(entry: &Entry) -> Object {
             status: Status::Dropped { failed: 0 },
         },
         listed_in: ListId(4),
-        told: Some(Told { facts: 1, status: Some(2) }),
+        told: Some(ReportDigest { facts: 1, status: Some(2) }),
         ..Object::default()
     }
 }

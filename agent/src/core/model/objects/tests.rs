@@ -1,7 +1,7 @@
 use tideline_common::{DesiredSet, GroupKind, ObjectKey};
 
 use super::{Objects, Place};
-use crate::core::model::object::{Object, Told};
+use crate::core::model::object::{Object, ReportDigest};
 
 fn key(number: u32) -> ObjectKey {
     ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", format!("settings-{number}"))
@@ -15,7 +15,7 @@ fn whole(objects: &Objects) -> usize {
 #[test]
 fn what_waits_is_not_held_whole_because_the_hub_was_told_of_it() {
     let mut objects = Objects::default();
-    let told = Told { facts: 7, status: None };
+    let told = ReportDigest { facts: 7, status: None };
     for number in 0..1_000 {
         let object = objects.at(&key(number));
         (object.queued, object.told) = (Some(20), Some(told));

@@ -27,13 +27,13 @@ pub(crate) enum Disk {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Patience {
+pub(crate) struct WriteWatchdog {
     moved: Notify,
     late: AtomicUsize,
     stuck: AtomicBool,
 }
 
-impl Patience {
+impl WriteWatchdog {
     /// Waits for `work`, which another thread does; calls `poke` when it is late. None if it was given up.
     pub(crate) async fn wait<T>(&self, work: impl Future<Output = T>, poke: impl Fn()) -> Option<T> {
         let mut work = pin!(work);
@@ -100,48 +100,48 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn what_is_late_is_known_and_what_never_comes_is_given_up() {
-        let patience = Arc::new(Patience::default());
+        let watchdog = Arc::new(WriteWatchdog::default());
         let (done, work) = oneshot::channel();
         let waiting = tokio::spawn({
-            let patience = Arc::clone(&patience);
-            async move { patience.wait(work, || ()).await }
+            let watchdog = Arc::clone(&watchdog);
+            async move { watchdog.wait(work, || ()).await }
         });
         sleep(LATE_AFTER / 2).await;
-        assert_eq!(patience.disk(), Disk::Answers);
+        assert_eq!(watchdog.disk(), Disk::Answers);
         sleep(LATE_AFTER).await;
-        assert_eq!(patience.disk(), Disk::Late);
+        assert_eq!(watchdog.disk(), Disk::Late);
         done.send(7).expect("somebody waits");
         assert_eq!(waiting.await.expect("no panic"), Some(Ok(7)));
-        assert_eq!(patience.disk(), Disk::Answers, "it came back");
+        assert_eq!(watchdog.disk(), Disk::Answers, "it came back");
 
-        let broken_off = timeout(LATE_AFTER * 2, patience.wait(pending::<()>(), || ())).await;
+        let broken_off = timeout(LATE_AFTER * 2, watchdog.wait(pending::<()>(), || ())).await;
         assert!(broken_off.is_err());
-        assert_eq!(patience.disk(), Disk::Answers, "nobody waits");
+        assert_eq!(watchdog.disk(), Disk::Answers, "nobody waits");
 
         let poked = AtomicBool::new(false);
-        assert_eq!(patience.wait(pending::<()>(), || poked.store(true, Ordering::Release)).await, None);
+        assert_eq!(watchdog.wait(pending::<()>(), || poked.store(true, Ordering::Release)).await, None);
         assert!(poked.into_inner());
-        assert_eq!(patience.disk(), Disk::Stuck);
+        assert_eq!(watchdog.disk(), Disk::Stuck);
     }
 
     #[tokio::test(start_paused = true)]
     async fn what_moves_is_not_given_up_however_long_it_takes() {
-        let patience = Arc::new(Patience::default());
+        let watchdog = Arc::new(WriteWatchdog::default());
         let (done, work) = oneshot::channel();
         let waiting = tokio::spawn({
-            let patience = Arc::clone(&patience);
-            async move { patience.wait(work, || ()).await }
+            let watchdog = Arc::clone(&watchdog);
+            async move { watchdog.wait(work, || ()).await }
         });
         for _part in 0..2 * WAIT_MAX_SECONDS {
             sleep(LATE_AFTER / 2).await;
-            assert_eq!(patience.disk(), Disk::Answers);
-            patience.moved();
+            assert_eq!(watchdog.disk(), Disk::Answers);
+            watchdog.moved();
         }
         sleep(LATE_AFTER + LATE_MAX / 2).await;
-        assert_eq!(patience.disk(), Disk::Late);
-        patience.moved();
+        assert_eq!(watchdog.disk(), Disk::Late);
+        watchdog.moved();
         sleep(LATE_AFTER / 2).await;
-        assert_eq!(patience.disk(), Disk::Answers, "it goes on");
+        assert_eq!(watchdog.disk(), Disk::Answers, "it goes on");
         done.send(7).expect("somebody waits");
         assert_eq!(waiting.await.expect("no panic"), Some(Ok(7)));
     }
