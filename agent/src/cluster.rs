@@ -79,6 +79,10 @@ fn is_of_interest(scope: &Scope, item: &ListedItem) -> bool {
 /// Where rendered objects come from: the journal.
 pub trait Bodies: Send + Sync {
     /// Reads the text of an input, or says why it cannot.
+    ///
+    /// # Errors
+    ///
+    /// There is no such body, or it cannot be read now: see [`BodyError`].
     fn body(&self, input: Digest) -> Result<Arc<str>, BodyError>;
 }
 

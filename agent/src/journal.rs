@@ -94,6 +94,10 @@ impl Journal {
     /// Opens the journal in `path`, made if it is not there, and reads what the core starts with.
     ///
     /// Blocks. A damaged journal is moved aside with a warning and an empty one opened in its place.
+    ///
+    /// # Errors
+    ///
+    /// A newer version wrote it, another process holds it, or the disk does not let it be opened.
     pub fn open(path: &Path) -> Result<(Self, Loaded), Error> {
         Self::open_until(path, &CancellationToken::new())
     }
@@ -196,6 +200,11 @@ impl Journal {
     /// whether or not the futures are polled.
     ///
     /// After [`Error::Stuck`] they may still be written later; writing them again is harmless.
+    ///
+    /// # Errors
+    ///
+    /// The disk refused the batch, which may be written again, or hangs ([`Error::Stuck`]); or the journal is closed or
+    /// away.
     pub fn write(&self, writes: Vec<Write>) -> impl Future<Output = Result<(), Error>> + Send + use<> {
         let (answer, outcome) = oneshot::channel();
         let queued = match &self.state {
@@ -217,6 +226,10 @@ impl Journal {
     }
 
     /// Reads a body. Takes microseconds where the page is cached, one disk read otherwise.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NoBody`] if it is not there; otherwise the disk refused it, it is damaged, or the journal is closed or away.
     pub fn body(&self, input: Digest) -> Result<Arc<str>, Error> {
         match &self.state {
             State::Open(Open { slot, refused, .. }) => refused.judge(input, bodies::read(&**slot, input)),

@@ -169,6 +169,10 @@ pub enum Error {
 
 /// Runs an agent until `shutdown`, and begins anew when it has to. Several may run in one process, each with its own data
 /// directory.
+///
+/// # Errors
+///
+/// The agent cannot start, or ended by itself: see [`Error`].
 pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Error> {
     for ignored in Proxies::of_environment().ignored {
         warn!("{ignored}");

@@ -126,6 +126,9 @@ impl Mark {
         serde_json::to_string(self).expect("a mark has only strings and numbers")
     }
 
+    /// # Errors
+    ///
+    /// The text is no mark that this version can read.
     pub fn decode(text: &str) -> Result<Self, MarkError> {
         let mark: Self = serde_json::from_str(text)?;
         if mark.v != 1 {

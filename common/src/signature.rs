@@ -75,6 +75,9 @@ impl std::fmt::Debug for SigningKey {
 pub struct VerifyingKey(Vec<u8>);
 
 impl VerifyingKey {
+    /// # Errors
+    ///
+    /// There are not 32 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Result<Self, Error> {
         if bytes.len() == 32 { Ok(Self(bytes.to_vec())) } else { Err(Error::Key(bytes.len())) }
     }
@@ -191,11 +194,19 @@ pub fn sign_response(key: &SigningKey, response: Response<'_>, to: Signed<'_>, p
 }
 
 /// Reads who claims to have signed, to look up the key.
+///
+/// # Errors
+///
+/// The signature input is malformed, or of another version.
 pub fn claims(signature_input: &str) -> Result<Claims, Error> {
     Ok(parse_input(signature_input)?.claims)
 }
 
 /// Checks that `signed` was signed by `key`, whole. The content is still to be compared with the digest.
+///
+/// # Errors
+///
+/// A component is missing or malformed, or the signature is not the key's.
 pub fn verify_request(key: &VerifyingKey, signed: Signed<'_>) -> Result<Claims, Error> {
     let Signed { request, signature_input, signature } = signed;
     verify(key, REQUEST_COMPONENTS, &request_lines(request), signature_input, signature)
@@ -203,6 +214,10 @@ pub fn verify_request(key: &VerifyingKey, signed: Signed<'_>) -> Result<Claims, 
 
 /// Checks that `response` was signed by `key` in answer to `to`, and to nothing else. The content is still to be compared
 /// with the digest.
+///
+/// # Errors
+///
+/// A component is missing or malformed, the signature is not the key's, or it answers another request.
 pub fn verify_response(
     key: &VerifyingKey,
     response: Response<'_>,

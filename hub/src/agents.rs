@@ -125,6 +125,10 @@ pub struct Agent {
 }
 
 /// Reads all of them, by name. `root` is a client of the root space.
+///
+/// # Errors
+///
+/// The request failed, or an answer cannot be read.
 pub async fn list(root: &Client) -> Result<Vec<Agent>, Error> {
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
     let all = Api::<DynamicObject>::all_with(root.clone(), &resource).list(&ListParams::default()).await;
@@ -146,6 +150,10 @@ pub(crate) async fn has_reported(root: &Client, target: &str) -> Result<bool, Er
 
 /// Revokes the keys of a SyncTarget's agents: the one that it has, and all that the hub remembers of it, for a key that was lost or
 /// replaced is served again where somebody puts it back.
+///
+/// # Errors
+///
+/// There is no such SyncTarget, or the request failed.
 pub async fn revoke(root: &Client, name: &str) -> Result<(), Error> {
     revoke_of(root, name, &list(root).await?).await
 }
@@ -180,6 +188,10 @@ pub(crate) fn unrevoked(agent: Option<&Agent>, key: Option<&String>) -> Vec<Stri
 }
 
 /// Deletes a SyncTarget, though its agent is at work if that is `forced`.
+///
+/// # Errors
+///
+/// There is no such SyncTarget, its agent is at work, or the request failed.
 pub async fn remove(root: &Client, name: &str, forced: bool) -> Result<(), Error> {
     let target = if forced {
         let its_uid = |target: &SyncTarget| Ok::<_, Error>([(FORCE_ANNOTATION, target.uid())].into());
@@ -201,6 +213,10 @@ pub async fn remove(root: &Client, name: &str, forced: bool) -> Result<(), Error
 /// The agent that a SyncTarget without one may adopt: that of a deleted one of its name, or of this UID, or of the one that
 /// took it over since and was deleted, too. A SyncTarget that was made again from what was saved of the deleted one has its
 /// key already. One that it has adopted before is given as [`AgentState::Adopted`]: there is nothing to do.
+///
+/// # Errors
+///
+/// There is none, or several; the SyncTarget has an agent of its own; or the request failed.
 pub async fn adoptable(root: &Client, name: &str, from: Option<TargetId>) -> Result<Agent, Error> {
     let target = find(root, name).await?;
     let key = target.annotations().get(AGENT_KEY_ANNOTATION);
@@ -280,6 +296,10 @@ pub(crate) fn choose<'a>(
 }
 
 /// Hands an agent that is [`adoptable`] to the SyncTarget of this name.
+///
+/// # Errors
+///
+/// The SyncTarget changed meanwhile, or the request failed.
 pub async fn adopt(root: &Client, name: &str, agent: &Agent) -> Result<(), Error> {
     let annotated = annotate(root, name, "hand the agent over", |target| {
         if target.annotations().get(AGENT_KEY_ANNOTATION).is_some_and(|key| Some(key) != agent.key.as_ref()) {

@@ -114,6 +114,10 @@ impl Held {
 }
 
 /// Reads what a cluster holds, as it last reported it. `root` is a client of the root space.
+///
+/// # Errors
+///
+/// There is no such SyncTarget, the request failed, or an answer cannot be read.
 pub async fn held(root: &Client, target: &str) -> Result<Held, Error> {
     let failed = |operation| move |error: kube::Error| Error::Request { operation, source: error.into() };
     let found = sync_target::find(root, target).await?;

@@ -57,6 +57,10 @@ pub enum Error {
 }
 
 /// Writes the hub of `data_dir`, which may be running, into the new file `to`.
+///
+/// # Errors
+///
+/// There is no hub in `data_dir`, `to` exists, or the disk refused it.
 pub fn backup(data_dir: &Path, to: &Path, now: jiff::Timestamp) -> Result<(), Error> {
     let path = data_dir.join(identity::FILE);
     let keys = fs::read(&path).map_err(|source| Error::Identity { path, source })?;
@@ -69,6 +73,10 @@ pub fn backup(data_dir: &Path, to: &Path, now: jiff::Timestamp) -> Result<(), Er
 ///
 /// The store comes last, and with the record that it was restored; before the keys comes the word that a hub wrote there. Wherever
 /// this ends, no hub starts on a store that says nothing or has no keys, nor on keys alone with an empty store.
+///
+/// # Errors
+///
+/// The backup is damaged or of another version, `data_dir` has a store or another hub's keys, or the disk refused it.
 pub fn restore(from: &Path, data_dir: &Path) -> Result<Outcome, Error> {
     identity::refuse_of_agent(data_dir).map_err(Error::Directory)?;
     let mut restore = Restore::begin(from, data_dir)?;

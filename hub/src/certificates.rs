@@ -29,6 +29,9 @@ pub enum Error {
 }
 
 impl Authority {
+    /// # Errors
+    ///
+    /// No key or certificate can be made.
     pub fn create(hub: HubId) -> Result<Self, Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::default();
@@ -46,6 +49,9 @@ impl Authority {
         })
     }
 
+    /// # Errors
+    ///
+    /// The PEM is damaged, or key and certificate do not belong together.
     pub fn read(certificate_pem: &str, key_pem: &str) -> Result<Self, Error> {
         let key = KeyPair::from_pem(key_pem)?;
         let certificate_der = rustls_pem(certificate_pem)?;
@@ -70,6 +76,10 @@ impl Authority {
 
     /// TLS for a listener that is reached under these names and addresses. The certificate is made anew at each start,
     /// under a key that is never written.
+    ///
+    /// # Errors
+    ///
+    /// A name cannot be in a certificate, or TLS does not take it.
     pub fn server_config(&self, names: &BTreeSet<String>) -> Result<Arc<ServerConfig>, Error> {
         let key = KeyPair::generate()?;
         let mut params = CertificateParams::new(names.iter().cloned().collect::<Vec<_>>())?;

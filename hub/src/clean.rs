@@ -72,6 +72,10 @@ impl Refusal {
 }
 
 /// Reads an object of a space. An error is one that has not even an identity.
+///
+/// # Errors
+///
+/// It has not even an identity: API version, kind, name and UID.
 pub fn read(object: &Value) -> Result<Source, Refusal> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
     let metadata = object.get("metadata").and_then(Value::as_object);

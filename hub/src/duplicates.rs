@@ -75,6 +75,10 @@ pub fn describe(target: &str, instances: &[AgentInstance]) -> String {
 }
 
 /// Says that this instance is the one to keep the cluster. `root` is a client of the root space.
+///
+/// # Errors
+///
+/// There is no such SyncTarget or instance, or the request failed.
 pub async fn accept(root: &Client, target: &str, instance: InstanceId) -> Result<Accepted, Error> {
     let word = format!("{instance} {}", Timestamp::now());
     let say = |found: &SyncTarget| {

@@ -66,6 +66,10 @@ pub struct HeldTargets {
 }
 
 /// Reads all that is held, by revision and then by object. `root` is a client of the root space.
+///
+/// # Errors
+///
+/// The request failed, or an answer cannot be read.
 pub async fn held(root: &Client) -> Result<Vec<HeldUnassignment>, Error> {
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
     let all = Api::<DynamicObject>::all_with(root.clone(), &resource).list(&ListParams::default()).await;
@@ -80,6 +84,10 @@ pub async fn held(root: &Client) -> Result<Vec<HeldUnassignment>, Error> {
 }
 
 /// Records the approval of what was held at these revisions, and returns the names of the records.
+///
+/// # Errors
+///
+/// The request failed; what was recorded before stands.
 pub async fn approve(root: &Client, revisions: &BTreeSet<Revision>) -> Result<Vec<String>, Error> {
     let numbers: Vec<_> = revisions.iter().map(|revision| i64::try_from(revision.0).unwrap_or(i64::MAX)).collect();
     let mut names = Vec::new();

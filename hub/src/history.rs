@@ -167,6 +167,10 @@ fn say(restored: Option<&str>, unknown: Option<String>) -> Option<String> {
 }
 
 /// Reads why targets keep still. `root` is a client of the root space.
+///
+/// # Errors
+///
+/// The request failed, or an answer cannot be read.
 pub async fn breaks(root: &Client) -> Result<Vec<HistoryBreak>, Error> {
     let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
     let all = Api::<DynamicObject>::all_with(root.clone(), &resource).list(&ListParams::default()).await;
@@ -181,6 +185,10 @@ fn of_object(object: DynamicObject) -> Result<HistoryBreak, Error> {
 }
 
 /// Records that these are accepted and no others, and returns the names of the records.
+///
+/// # Errors
+///
+/// The request failed; what was recorded before stands.
 pub async fn accept(root: &Client, breaks: &[HistoryBreak]) -> Result<Vec<String>, Error> {
     let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
     let shown: Vec<_> = breaks

@@ -104,6 +104,10 @@ struct Header {
 impl Identity {
     /// Reads the identity of `dir`, or makes one where there is none and the `store` in it is new. One in which anything was
     /// written was begun under an identity, and another would shut out every agent.
+    ///
+    /// # Errors
+    ///
+    /// Its files cannot be read or written, or are missing though the store is not new.
     pub fn open(dir: &Path, store: Revision) -> Result<Self, Error> {
         let path = dir.join(FILE);
         let text = match fs::read(&path) {
@@ -174,6 +178,10 @@ pub(crate) fn refuse_of_agent(dir: &Path) -> Result<(), Error> {
 }
 
 /// Does one step of replacing the authority of the hub in `dir`.
+///
+/// # Errors
+///
+/// The step is out of turn, or the files cannot be read or written.
 pub fn rotate(dir: &Path, step: Rotation) -> Result<(), Error> {
     refuse_of_agent(dir)?;
     let path = dir.join(FILE);
@@ -234,6 +242,10 @@ pub(crate) fn put(dir: &Path, text: &[u8]) -> io::Result<()> {
 }
 
 /// Puts `content` at `path`, whole or not at all, readable by the owner only.
+///
+/// # Errors
+///
+/// The disk refused it; what was at `path` stands.
 pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     put_private(path, content, |_| Ok(()))
 }
@@ -274,6 +286,10 @@ fn put_private(path: &Path, content: &[u8], own: impl FnOnce(&File) -> io::Resul
 }
 
 /// Random bytes from the system.
+///
+/// # Errors
+///
+/// The system gives none.
 pub fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     SystemRandom::new().fill(&mut bytes).map_err(|_| Error::Random)?;

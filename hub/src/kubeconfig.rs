@@ -131,6 +131,10 @@ pub struct Access {
 
 impl Access {
     /// Reads `path`, or else what `KUBECONFIG` names.
+    ///
+    /// # Errors
+    ///
+    /// There is no such file, or it cannot be read.
     pub fn read(path: Option<&Path>) -> Result<Self, Error> {
         let (origin, read) = if let Some(path) = path {
             (path.display().to_string(), Kubeconfig::read_from(path).map(Some))
@@ -182,6 +186,10 @@ impl Access {
     }
 
     /// A client of one space. Dials nothing yet, and uses no proxy.
+    ///
+    /// # Errors
+    ///
+    /// It has no context for the space, or what it names cannot be used.
     pub async fn client(&self, space: &SpaceName) -> Result<Client, Error> {
         tideline_runtime::tls::install_provider();
         let mut kubeconfig = self.kubeconfig.clone();
@@ -201,6 +209,10 @@ impl Access {
     }
 
     /// A kubeconfig of one space with the same credentials, as YAML.
+    ///
+    /// # Errors
+    ///
+    /// It has no context for the space, or cannot be written as YAML.
     pub fn kubeconfig(&self, space: &SpaceName) -> Result<String, Error> {
         let lacks = |what| Error::Incomplete { origin: self.origin.clone(), what };
         let whole = serde_json::to_value(&self.kubeconfig).map_err(|_| lacks("a readable form"))?;

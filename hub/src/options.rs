@@ -68,6 +68,10 @@ impl Options {
 }
 
 /// Reads a time that is not zero, as people write it: `90s`, `5m`, `24h`, `7d`; a bare number is seconds.
+///
+/// # Errors
+///
+/// Why the text is no such time, for a person to read.
 pub fn duration(text: &str) -> Result<Duration, String> {
     match settle(text)? {
         Duration::ZERO => Err("it must be more than zero".to_owned()),

@@ -27,6 +27,10 @@ fn waits_at(target: &SyncTarget) -> bool {
 
 /// Says that what may have run at a target is to run there. `root` is a client of the root space. Returns whether anything
 /// waits for it, as far as the hub has heard.
+///
+/// # Errors
+///
+/// There is no such SyncTarget, or the request failed.
 pub async fn release(root: &Client, target: &str) -> Result<bool, sync_target::Error> {
     let word = format!("{} {}", Reason::MayHaveRun, Timestamp::now());
     let say = |_: &SyncTarget| Ok::<_, sync_target::Error>([(RELEASED_ANNOTATION, Some(word.clone()))].into());

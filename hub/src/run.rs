@@ -104,6 +104,10 @@ impl Error {
 /// Runs a hub until `shutdown`: the whole program less argument parsing.
 ///
 /// It serves when `admin.kubeconfig` is in its data directory with the present address.
+///
+/// # Errors
+///
+/// The hub cannot start, or ended by itself: see [`Error`].
 pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Error> {
     let dir = options.data_dir.clone();
     Box::pin(run_in(options, shutdown)).await.map_err(|error| match written_by::read(&dir) {

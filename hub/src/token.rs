@@ -77,6 +77,10 @@ pub enum Error {
 
 /// Makes a token, in the place of one of its name that no agent can use any more. Its secret is in what is returned, and
 /// nowhere else.
+///
+/// # Errors
+///
+/// An agent may still use the token of that name, or the request failed.
 pub async fn create(request: TokenRequest) -> Result<Token, Error> {
     let access = Access::read(request.kubeconfig.as_deref())?;
     let root = access.client(&SpaceName::root()).await?;

@@ -13,6 +13,8 @@
 //! - [`eventually`], [`eventually_ok`]: bounded waiting on a value. Nothing else in the tests sleeps.
 //! - [`require_kubernetes!`], [`require_binaries!`]: what a test needs from outside, or a loud skip.
 
+#![expect(clippy::missing_errors_doc, reason = "whatever fails ends the test, with a chain that says what")]
+
 mod binaries;
 mod embedded;
 pub mod fleet;

@@ -67,6 +67,10 @@ const UNUSED_PROXY: &str = "http://unused.invalid";
 /// Makes a client of the API server that `kubeconfig` names, or of the one around this process. Dials nothing yet.
 ///
 /// No proxy is ever used, and nothing is retried: when to try again is the core's to say.
+///
+/// # Errors
+///
+/// The kubeconfig cannot be read or used, or there is none and this process runs in no cluster.
 pub async fn connect(kubeconfig: Option<&Path>, clock: &Arc<Clock>) -> Result<Client, Error> {
     let mut config = match kubeconfig {
         Some(path) => {

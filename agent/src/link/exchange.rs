@@ -45,6 +45,9 @@ pub struct Sending {
 }
 
 impl Outgoing {
+    /// # Errors
+    ///
+    /// The request is too large, or cannot be written as JSON.
     pub fn new(request: &Request) -> Result<Self, codec::Error> {
         let (kind, method, path, query, content) = match request {
             Request::Enrol(body) => (Kind::Enrol, "POST", ENROL_PATH, String::new(), Some(codec::encode(body)?)),
@@ -130,6 +133,10 @@ fn not_handed_over(whose: &str) -> LinkFailure {
 }
 
 /// Believes an answer that the hub signed for this very sending of this request; says of anything else what it looks like.
+///
+/// # Errors
+///
+/// The hub refused the request, signed; or what came back is not its answer to it.
 pub fn read_answer(
     hub: &VerifyingKey,
     outgoing: &Outgoing,

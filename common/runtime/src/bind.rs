@@ -15,6 +15,10 @@ pub struct BindError {
 
 /// Takes a port for `purpose`, so that its being in use is said before anything else is done. `option` is that of the
 /// command line by which `address` was given.
+///
+/// # Errors
+///
+/// The port is in use, or the address is not this machine's.
 pub async fn bind(address: SocketAddr, purpose: &'static str, option: &'static str) -> Result<TcpListener, BindError> {
     TcpListener::bind(address).await.map_err(|source| BindError { address, purpose, option, source })
 }

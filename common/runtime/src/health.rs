@@ -151,6 +151,10 @@ impl Drop for Heartbeat {
 }
 
 /// Takes the port of health and metrics, which the command line's `option` names.
+///
+/// # Errors
+///
+/// The port is in use, or the address is not this machine's.
 pub async fn bind(address: SocketAddr, option: &'static str) -> Result<TcpListener, BindError> {
     crate::bind(address, "health and metrics", option).await
 }
@@ -163,6 +167,10 @@ pub fn register_process(registry: &mut Registry, component: &'static str, versio
 }
 
 /// Serves until `shutdown`.
+///
+/// # Errors
+///
+/// The listener failed.
 pub async fn serve(
     listener: TcpListener,
     health: Health,

@@ -90,6 +90,10 @@ pub enum Error<E: StdError + 'static> {
 /// half done; it has a bound of its own.
 ///
 /// Logs each failed try under the name `what`: this is where such an error is handled.
+///
+/// # Errors
+///
+/// [`Error::Permanent`] where a try failed for good, [`Error::Cancelled`] where it was cancelled before one succeeded.
 pub async fn retry<T, E, F, A>(
     what: &'static str,
     mut backoff: Backoff,

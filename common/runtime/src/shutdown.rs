@@ -85,6 +85,10 @@ impl Shutdown {
     /// Ends the run at SIGINT or SIGTERM, and the process at the second, or when it has not ended by itself in time: a thread
     /// that hangs in a disk hears of no token. A write beyond the largest file that is allowed
     /// (RLIMIT_FSIZE) fails from now on, as one on a full disk does, and no longer ends the process.
+    ///
+    /// # Errors
+    ///
+    /// The system does not let signals be handled.
     pub fn on_signals(&self) -> std::io::Result<()> {
         use tokio::signal::unix::{SignalKind, signal};
         // It stays handled, whether or not anybody listens.
@@ -114,6 +118,10 @@ impl Shutdown {
 
     /// Waits until the run was asked to end and every task has ended, and says why if a task failed. Tasks that do not
     /// end within the grace period are aborted.
+    ///
+    /// # Errors
+    ///
+    /// A task failed, panicked, or ended unasked.
     pub async fn finished(self) -> Result<(), TaskError> {
         self.token.cancelled().await;
         self.tracker.close();

@@ -24,6 +24,10 @@ pub struct FilterError {
 
 /// Sends logs of this process to standard error. Where a subscriber is installed already (an embedder's, an earlier
 /// run's), that one stays.
+///
+/// # Errors
+///
+/// The filter cannot be parsed.
 pub fn init(filter: &str, format: Format) -> Result<(), FilterError> {
     let parsed = EnvFilter::try_new(filter).map_err(|source| FilterError { filter: filter.to_owned(), source })?;
     let text = match format {

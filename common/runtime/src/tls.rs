@@ -26,6 +26,10 @@ pub struct DamagedPem(#[source] pem::Error);
 pub struct UnusableAuthority(#[source] rustls::Error);
 
 /// The certificates of a PEM text, DER, in their order. Other sections and text between them are ignored.
+///
+/// # Errors
+///
+/// A certificate in it is cut or no base64.
 pub fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, DamagedPem> {
     let parsed = CertificateDer::pem_slice_iter(pem).map(|certificate| certificate.map(|it| it.as_ref().to_vec()));
     parsed.collect::<Result<_, _>>().map_err(DamagedPem)
@@ -33,6 +37,10 @@ pub fn certificates(pem: &[u8]) -> Result<Vec<Vec<u8>>, DamagedPem> {
 
 /// Whether TLS can use this certificate, DER, as that of an authority. One certificate that it cannot use makes a client that
 /// is to trust it fail as a whole.
+///
+/// # Errors
+///
+/// TLS cannot use it.
 pub fn check_authority(der: &[u8]) -> Result<(), UnusableAuthority> {
     RootCertStore::empty().add(CertificateDer::from(der)).map_err(UnusableAuthority)
 }

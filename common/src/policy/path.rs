@@ -54,6 +54,9 @@ pub enum FieldPathError {
 }
 
 impl FieldPath {
+    /// # Errors
+    ///
+    /// The path is malformed, too long or too deep, or names a field that no policy may be about.
     pub fn parse(text: &str) -> Result<Self, FieldPathError> {
         let steps = match text.as_bytes().first() {
             Some(b'/') => pointer(text)?,

@@ -110,6 +110,9 @@ impl ReportClass {
 }
 
 impl StatusPaths {
+    /// # Errors
+    ///
+    /// A path is malformed, not below `/status`, or one too many.
     pub fn new<'a>(paths: impl IntoIterator<Item = &'a str>) -> Result<Self, StatusPathError> {
         Self::of(paths.into_iter().map(StatusPath::new).collect::<Result<_, _>>()?)
     }

@@ -64,6 +64,10 @@ pub enum Error {
 }
 
 /// Writes a message: its media type and its bytes, compressed from 1 KiB on.
+///
+/// # Errors
+///
+/// The message cannot be written as JSON, or is larger than [`LINK_MESSAGE_BYTES_MAX`].
 pub fn encode<T: Serialize + ?Sized>(message: &T) -> Result<(&'static str, Vec<u8>), Error> {
     let json = serde_json::to_vec(message)?;
     if json.len() > LINK_MESSAGE_BYTES_MAX {
@@ -79,17 +83,29 @@ pub fn encode<T: Serialize + ?Sized>(message: &T) -> Result<(&'static str, Vec<u
 
 /// Reads an answer. `media_type` is the `Content-Type`; its parameters are ignored. Neither the bytes given nor what they
 /// inflate to may exceed [`LINK_MESSAGE_BYTES_MAX`].
+///
+/// # Errors
+///
+/// The media type is none of ours, the bytes are too many or damaged, or they are no such message.
 pub fn decode<T: DeserializeOwned>(media_type: &str, bytes: &[u8]) -> Result<T, Error> {
     read(&unpack(LINK_MESSAGE_BYTES_MAX, media_type, bytes)?)
 }
 
 /// The JSON of a request, for [`read`]. It may have `most` bytes, sent and inflated, which bounds what it costs to read it;
 /// none has more than [`REQUEST_BYTES_MAX`].
+///
+/// # Errors
+///
+/// The media type is none of ours, or the bytes are too many or damaged.
 pub fn unpack_request<'a>(most: usize, media_type: &str, bytes: &'a [u8]) -> Result<Cow<'a, [u8]>, Error> {
     unpack(most.min(REQUEST_BYTES_MAX), media_type, bytes)
 }
 
 /// Reads what [`unpack_request`] gave.
+///
+/// # Errors
+///
+/// The JSON is no such message.
 pub fn read<T: DeserializeOwned>(json: &[u8]) -> Result<T, Error> {
     Ok(serde_json::from_slice(json)?)
 }
@@ -166,6 +182,10 @@ pub fn parse_session_query(query: &str) -> Vec<TargetId> {
 }
 
 /// Reads the query of a desired request, without the question mark. Names that are not known are ignored.
+///
+/// # Errors
+///
+/// A parameter is missing or cannot be read.
 pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
     if query.len() > QUERY_BYTES_MAX {
         return Err(Error::QueryTooLong);

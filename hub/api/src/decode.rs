@@ -17,6 +17,10 @@ pub struct DecodeError {
 /// Reads one object, so that one that cannot be read is its own problem and not that of the list it came in.
 ///
 /// Unknown fields are ignored; unknown values of enums are errors that name the field and the values there are.
+///
+/// # Errors
+///
+/// A field is missing or holds what it may not; the error names it.
 pub fn decode<K>(object: Value) -> Result<K, DecodeError>
 where
     K: Resource<DynamicType = ()> + DeserializeOwned,

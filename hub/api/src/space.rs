@@ -122,6 +122,10 @@ pub enum SpaceProviderError {
 
 impl SpaceSpec {
     /// Where the space is. The schema lets exactly one answer through; a store that was written otherwise may not.
+    ///
+    /// # Errors
+    ///
+    /// The object names no provider, or several.
     pub fn provider(&self) -> Result<SpaceProvider<'_>, SpaceProviderError> {
         match (self.embedded, &self.kubeconfig) {
             (Some(EmbeddedSpace {}), None) => Ok(SpaceProvider::Embedded),
@@ -145,6 +149,10 @@ impl Allow {
     }
 
     /// The kinds, checked.
+    ///
+    /// # Errors
+    ///
+    /// A pattern is malformed.
     pub fn kind_patterns(&self) -> Result<Vec<KindPattern>, KindPatternError> {
         self.kinds.iter().map(|text| text.parse()).collect()
     }

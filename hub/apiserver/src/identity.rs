@@ -75,6 +75,9 @@ pub struct Unauthenticated;
 
 /// Turns credentials into an identity. Asked before anything is read from the store.
 pub trait Authenticator: Send + Sync + 'static {
+    /// # Errors
+    ///
+    /// The credentials are nobody's.
     fn authenticate(&self, credentials: Credentials<'_>) -> Result<Identity, Unauthenticated>;
 }
 
@@ -123,6 +126,10 @@ pub struct Deletion<'a> {
 /// Has a say in what is done, beyond what an identity may do. Must not block.
 pub trait Admission: Send + Sync + 'static {
     /// Whether an object may be deleted; if not, why, and what to do instead.
+    ///
+    /// # Errors
+    ///
+    /// Why it may not be deleted, and what to do instead, as the client reads it.
     fn deletes(&self, deletion: &Deletion<'_>) -> Result<(), String>;
 }
 

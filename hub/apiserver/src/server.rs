@@ -90,6 +90,10 @@ pub(crate) struct Inner {
 
 impl ApiServer {
     /// Opens all spaces that the store holds and starts the controller task.
+    ///
+    /// # Errors
+    ///
+    /// The store failed, or a record in it cannot be read.
     pub async fn new(store: Arc<dyn Store>, config: Config) -> Result<Arc<Self>, Error> {
         let inner = Arc::new(Inner { store, config, spaces: RwLock::default(), compiled: Mutex::default() });
         for (name, deleting) in inner.spaces_at(None).await? {
@@ -112,6 +116,10 @@ impl ApiServer {
 
     /// Makes a space, or opens an existing one with this configuration: the namespaces `default` and `kube-system`
     /// and the configured definitions are there when this returns.
+    ///
+    /// # Errors
+    ///
+    /// The store failed, or a configured definition is not valid.
     pub async fn create_space(&self, name: &str, config: SpaceConfig) -> Result<(), Error> {
         if !is_dns_label(name) {
             return Err(Error::SpaceName(name.to_owned()));
@@ -137,6 +145,10 @@ impl ApiServer {
     }
 
     /// Deletes a space with all that is in it. Its objects' finalizers are not waited for.
+    ///
+    /// # Errors
+    ///
+    /// There is no such space, or the store failed.
     pub async fn delete_space(&self, name: &str) -> Result<(), Error> {
         let Some(space) = self.inner.space(name) else { return Ok(()) };
         space.set_deleting();

@@ -105,6 +105,10 @@ pub fn decide(token: Option<&TokenState>, request: &EnrolRequest, hub: HubId, no
 
 /// The key that an agent enrols with, which it has shown that it has: or else whoever has a token could have somebody else's
 /// key revoked with its own SyncTarget.
+///
+/// # Errors
+///
+/// The request does not show that the agent has the key.
 pub fn proven_key(request: &EnrolRequest) -> Result<VerifyingKey, Refusal> {
     request.proven_key().ok_or_else(|| {
         Refusal::new(RefusalKind::Malformed, "the request does not prove that its sender has the agent's key")

@@ -49,6 +49,10 @@ impl TargetState {
 
 impl Ledger {
     /// Makes a batch visible that was written whole.
+    ///
+    /// # Errors
+    ///
+    /// Another batch was committed after this one was planned. Nothing was changed.
     pub fn commit(&mut self, batch: Batch) -> Result<Committed, StaleBatch> {
         if batch.follows != self.sequence {
             return Err(StaleBatch { follows: batch.follows, at: self.sequence });

@@ -392,6 +392,10 @@ struct Loading {
 
 impl Ledger {
     /// Puts a ledger together from its records, in any order. No records are an empty ledger.
+    ///
+    /// # Errors
+    ///
+    /// A record cannot be read, or contradicts another.
     pub fn load<K, V>(records: impl IntoIterator<Item = (K, V)>, retention: Retention) -> Result<Self, Error>
     where
         K: AsRef<[u8]>,

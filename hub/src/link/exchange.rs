@@ -72,6 +72,9 @@ pub enum Claimant {
 }
 
 impl Claimant {
+    /// # Errors
+    ///
+    /// The request names no signer.
     pub fn of(signed: Signed<'_>) -> Result<Self, Unverified> {
         let claims = signature::claims(signed.signature_input)?;
         let signature::Request { path, query, .. } = signed.request;
@@ -86,6 +89,10 @@ impl Claimant {
 
 /// The target that asks, and its key. A hub that does not know it may know what it was before: an older copy of its
 /// directory, from before the agent was handed over.
+///
+/// # Errors
+///
+/// No target of these is known.
 pub fn find_target(
     named: TargetId,
     formers: &[TargetId],
@@ -111,6 +118,10 @@ pub enum Sender {
 }
 
 /// Whose request this is, proven by its signature alone, and by which key: `key`, or one of those that the target had before.
+///
+/// # Errors
+///
+/// The signature is none of these keys'.
 pub fn verify(
     signed: Signed<'_>,
     sender: Sender,
@@ -146,6 +157,10 @@ pub struct TakenNumbers(HashMap<Sender, (Silences, ReplayWindow)>);
 impl TakenNumbers {
     /// Takes the request's number in `run`, and returns the next that is free; that alone if this one is not. No request is
     /// taken that its sender signed before it fell silent last.
+    ///
+    /// # Errors
+    ///
+    /// The number that is free, where this one was taken before or is of another run.
     pub fn take(&mut self, run: RunId, sender: &Sender, silences: Silences, signed: Signed<'_>) -> Result<u64, u64> {
         let number = number_for(run, signed.request.run);
         let (known, window) = match self.0.get_mut(sender) {
@@ -170,6 +185,10 @@ pub fn content_max(path: &str) -> usize {
 }
 
 /// Refuses content that is not what was signed.
+///
+/// # Errors
+///
+/// The content is not what was signed.
 pub fn check_content(signed: Signed<'_>, content: &[u8]) -> Result<(), Refusal> {
     if signature::content_digest(content) == signed.request.content_digest {
         Ok(())
@@ -179,6 +198,10 @@ pub fn check_content(signed: Signed<'_>, content: &[u8]) -> Result<(), Refusal> 
 }
 
 /// What the token `token` asks.
+///
+/// # Errors
+///
+/// The content cannot be read, or names another token.
 pub fn read_enrolment(token: &str, json: Result<Cow<'_, [u8]>, codec::Error>) -> Result<EnrolRequest, Refusal> {
     let request: EnrolRequest = message(json)?;
     if request.token == token {
@@ -189,6 +212,10 @@ pub fn read_enrolment(token: &str, json: Result<Cow<'_, [u8]>, codec::Error>) ->
 }
 
 /// What a target asks. `json` unpacks the content, and is not called for requests that have none.
+///
+/// # Errors
+///
+/// The path, the query or the content cannot be read.
 pub fn read_request<'a>(
     signed: Signed<'_>,
     json: impl FnOnce() -> Result<Cow<'a, [u8]>, codec::Error>,
@@ -252,6 +279,10 @@ pub struct Answered {
 
 impl Signer {
     /// Signs a message as the answer to `to`. `next` is the number that is free; nobody who was not verified has one.
+    ///
+    /// # Errors
+    ///
+    /// The message is too large, or cannot be written as JSON.
     pub fn sign<T: Serialize>(
         &self,
         to: Signed<'_>,

@@ -43,6 +43,10 @@ const CONTENT_WAIT: Duration = Duration::from_mins(4);
 /// What stands behind the listener.
 pub trait Service: Send + Sync + 'static {
     /// The key that a target signs with.
+    ///
+    /// # Errors
+    ///
+    /// The target is not known, or is not served any more.
     fn target_key(&self, target: TargetId) -> Result<VerifyingKey, Unverified>;
 
     /// Keys that a target signed with before: a few, and not the present one.

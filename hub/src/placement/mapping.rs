@@ -34,6 +34,10 @@ impl NamespaceMapping {
     }
 
     /// What a namespace is called at the targets, or why that cannot be.
+    ///
+    /// # Errors
+    ///
+    /// The name would be too long, or is one that nothing is placed into.
     pub fn namespace(&self, name: &str) -> Result<Destination, Refusal> {
         let mapped = match self.map.get(name) {
             Some(mapped) => mapped.clone(),
@@ -62,6 +66,10 @@ impl NamespaceMapping {
     }
 
     /// Where an object is at the targets.
+    ///
+    /// # Errors
+    ///
+    /// As of [`namespace`](Self::namespace).
     pub fn destination(&self, key: &ObjectKey) -> Result<Destination, Refusal> {
         match name_in(key) {
             Some(namespace) if !self.is_same() => self.namespace(namespace),

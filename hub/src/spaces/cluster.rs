@@ -25,6 +25,10 @@ pub struct ClusterSource {
 
 impl ClusterSource {
     /// Discovers what the server serves and begins with everything that is there.
+    ///
+    /// # Errors
+    ///
+    /// The server does not say what it serves.
     pub async fn new(space: SpaceName, client: Client) -> Result<Self, kube::Error> {
         let discovery = Discovery::new(client.clone()).run().await?;
         let mut source = Self { watches: SelectAll::new(), types: BTreeMap::new() };

@@ -152,6 +152,10 @@ pub trait Store: Send + Sync + 'static {
     /// `after` is usable from the compaction floor on: after `floor` everything is there; after `floor - 1`
     /// the changes of `floor` itself would be due, whose tombstones and previous values are gone, so that is
     /// `Compacted`. The stream itself says `Compacted` if history goes while it is still being read.
+    ///
+    /// # Errors
+    ///
+    /// `Compacted` where the changes after `after` are not all kept any more, `Future` where there are none yet.
     fn watch(&self, range: KeyRange, after: Revision) -> Result<WatchStream, Error>;
 
     /// Forgets history before `before`; live values stay.

@@ -61,15 +61,22 @@ pub struct SqliteStore {
 impl SqliteStore {
     /// Opens the store in `dir`, creating both if absent.
     ///
-    /// Reads the whole file once to find damage. Fails with `Locked` if another process has it open, `Schema`
-    /// if another version wrote it, `Io` if it is damaged or the directory cannot be used. Blocks; on a
-    /// runtime call it before serving, or from a blocking thread.
+    /// Reads the whole file once to find damage. Blocks; on a runtime call it before serving, or from a blocking thread.
+    ///
+    /// # Errors
+    ///
+    /// `Locked` if another process has it open, `Schema` if another version wrote it, `Io` if it is damaged or the directory
+    /// cannot be used.
     pub fn open(dir: &Path) -> Result<Arc<Self>, Error> {
         Self::start(file::open(dir)?)
     }
 
     /// Whether there is a store in `dir`, which [`SqliteStore::open`] would make otherwise. A file of no bytes is none, and so is
-    /// one without a table: what was ever written is with it or beside it. Fails if nobody can look.
+    /// one without a table: what was ever written is with it or beside it.
+    ///
+    /// # Errors
+    ///
+    /// Nobody can look.
     pub fn is_in(dir: &Path) -> io::Result<bool> {
         let path = dir.join(file::DATABASE);
         match fs::metadata(&path) {
@@ -81,6 +88,10 @@ impl SqliteStore {
 
     /// Opens an empty store that ends with the process. Nothing is durable and readers wait for the writer;
     /// otherwise it is the same engine.
+    ///
+    /// # Errors
+    ///
+    /// SQLite refuses; never in practice.
     pub fn in_memory() -> Result<Arc<Self>, Error> {
         Self::start(file::open_in_memory()?)
     }

@@ -16,6 +16,10 @@ const TABLE: &str = "backup_attachments";
 
 /// Copies the store in `dir` into the new file `to`, with these attachments, by name. The store may be in use: what is copied
 /// is one moment of it, with every commit that was acknowledged before.
+///
+/// # Errors
+///
+/// There is no store in `dir`, `to` exists, or the disk refused it.
 pub fn backup(dir: &Path, to: &Path, attachments: &[(&str, &[u8])]) -> Result<(), Error> {
     if to.exists() {
         return Err(refused("back up to", to, "it is there already"));
@@ -71,6 +75,10 @@ pub struct Restore {
 impl Restore {
     /// Copies a backup into `dir`, which must have no store and nothing that is left of one, and checks that it is whole and
     /// that this version can read it.
+    ///
+    /// # Errors
+    ///
+    /// The backup is damaged or of another version, there is a store in `dir`, or the disk refused it.
     pub fn begin(from: &Path, dir: &Path) -> Result<Self, Error> {
         DirBuilder::new().recursive(true).mode(DIR_MODE).create(dir).map_err(|error| failed("create", dir, &error))?;
         // A hub that is started over and over would make a store between the look and the end.
@@ -126,12 +134,20 @@ impl Restore {
     }
 
     /// Commits this on top of what was backed up.
+    ///
+    /// # Errors
+    ///
+    /// The operations are too many or too large, or the disk refused them.
     pub fn add(&mut self, ops: Vec<Op>) -> Result<(), Error> {
         let failed = |error| from_sqlite("restore to", &self.store.display().to_string(), &error);
         add(&mut connect(&self.unfinished).map_err(failed)?, ops).map_err(failed)
     }
 
     /// Puts the store in its place.
+    ///
+    /// # Errors
+    ///
+    /// The disk refused it; there is no store then.
     pub fn finish(self) -> Result<(), Error> {
         settle(&self.unfinished, &self.store)
     }
