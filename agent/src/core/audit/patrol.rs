@@ -26,7 +26,7 @@ use crate::core::interface::effect::{Effect, Effects, ListId, PatrolTally, Timer
 use crate::core::interface::event::ListFailure;
 use crate::core::interface::observed::ListedItem;
 use crate::core::model::kinds::View;
-use crate::core::model::object::{Me, Object, Seen};
+use crate::core::model::object::{Me, Object, Seen, Turn};
 use crate::core::model::removal::RemovalState;
 use crate::core::work::doing::ReadFor;
 use crate::core::{Core, Phase};
@@ -509,7 +509,7 @@ impl Core {
 
 /// Whether something is under way, or will be, that the patrol must not interfere with.
 fn is_busy(object: &Object) -> bool {
-    object.flight.is_some() || object.queued.is_some() || object.retry_at.is_some() || object.unrecorded > 0
+    object.flight.is_some() || object.turn != Turn::None || object.unrecorded > 0
 }
 
 #[cfg(test)]

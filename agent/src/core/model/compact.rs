@@ -9,7 +9,7 @@ use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{Digest, Entry, EntryState, Mark, Monotonic, Origin, Prune, PruneAdopted, Uid};
 use uuid::Uuid;
 
-use super::object::{Live, Me, Object, Outcome, ReportDigest, Seen, Status};
+use super::object::{Live, Me, Object, Outcome, ReportDigest, Seen, Status, Turn};
 use super::shared::Shared;
 use crate::core::interface::effect::ListId;
 use crate::core::interface::observed::ListedItem;
@@ -29,12 +29,12 @@ pub(in crate::core) struct Compact {
     posted: bool,
     /// Its wave was recorded; journals of older builds lack it.
     waved: bool,
-    seen: Option<FoldedSeen>,
+    seen: Option<CompactSeen>,
     health: Health,
     message: Arc<str>,
     /// Of the source.
     observed_generation: Option<NonZeroU32>,
-    status: FoldedStatus,
+    status: CompactStatus,
     tried: bool,
     progress: Progress,
     queued: Option<i32>,
@@ -47,7 +47,7 @@ pub(in crate::core) struct Compact {
 
 /// What the watch shows in another way than the journal.
 #[derive(Debug)]
-struct FoldedSeen {
+struct CompactSeen {
     /// Whose mark it carries.
     me: Arc<Me>,
     /// Marks of older builds do not.
@@ -69,7 +69,7 @@ struct Rare {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum FoldedStatus {
+enum CompactStatus {
     None,
     Dropped { failed: u8 },
     Awaited { failed: u8 },
@@ -77,7 +77,7 @@ enum FoldedStatus {
 }
 
 impl Compact {
-    /// Folds an object that stands as `entry` says; none if there is more to it.
+    /// Compacts an object that stands as `entry` says; none if there is more to it.
     pub(in crate::core) fn of(
         object: &Object,
         entry: &Arc<Entry>,
@@ -93,9 +93,8 @@ impl Compact {
             unshown: false,
             flight: None,
             tried,
-            queued,
             failures: 0,
-            retry_at: None,
+            turn,
             corrections: (0, Monotonic::START),
             outcome: Outcome { progress, reason: None, message: said },
             terminal,
@@ -113,7 +112,7 @@ impl Compact {
         let named = seen.as_ref().and_then(|seen| seen.mark.as_ref()?.policy);
         let rare = Rare { template: record.template, written_as: named.filter(|policy| *policy != entry.policy) };
         let seen = match seen {
-            Some(seen) => Some(FoldedSeen::of(seen, record, entry, me?)?),
+            Some(seen) => Some(CompactSeen::of(seen, record, entry, me?)?),
             None => None,
         };
         let terminal = match terminal {
@@ -122,10 +121,10 @@ impl Compact {
             None => None,
         };
         let status = match status {
-            Status::None => FoldedStatus::None,
-            Status::Dropped { failed } => FoldedStatus::Dropped { failed: *failed },
-            Status::Awaited { failed } => FoldedStatus::Awaited { failed: *failed },
-            Status::Unreadable { failed } => FoldedStatus::Unreadable { failed: *failed },
+            Status::None => CompactStatus::None,
+            Status::Dropped { failed } => CompactStatus::Dropped { failed: *failed },
+            Status::Awaited { failed } => CompactStatus::Awaited { failed: *failed },
+            Status::Unreadable { failed } => CompactStatus::Unreadable { failed: *failed },
             Status::Known(_) => return None,
         };
         if !said.is_empty() {
@@ -143,11 +142,11 @@ impl Compact {
             seen,
             health: *health,
             message: messages.shared(message),
-            observed_generation: fold_generation(*observed_generation)?,
+            observed_generation: compact_generation(*observed_generation)?,
             status,
             tried: *tried,
             progress: *progress,
-            queued: *queued,
+            queued: turn.queued()?,
             terminal,
             rare: (rare != Rare::default()).then(|| Box::new(rare)),
             listed_in: *listed_in,
@@ -173,7 +172,7 @@ impl Compact {
             && Arc::ptr_eq(&self.entry, entry)
             && entry.state == EntryState::Apply
             && item.uid.to_uuid() == Some(self.uid)
-            && told.is_some_and(|told| fold_version(&item.resource_version) == Some(told));
+            && told.is_some_and(|told| compact_version(&item.resource_version) == Some(told));
         if same {
             self.listed_in = list;
         }
@@ -185,22 +184,22 @@ impl Compact {
         let record = self.record();
         let seen = self.seen.as_ref().map(|seen| seen.expand(&record, entry, self.rare().written_as));
         let status = match self.status {
-            FoldedStatus::None => Status::None,
-            FoldedStatus::Dropped { failed } => Status::Dropped { failed },
-            FoldedStatus::Awaited { failed } => Status::Awaited { failed },
-            FoldedStatus::Unreadable { failed } => Status::Unreadable { failed },
+            CompactStatus::None => Status::None,
+            CompactStatus::Dropped { failed } => Status::Dropped { failed },
+            CompactStatus::Awaited { failed } => Status::Awaited { failed },
+            CompactStatus::Unreadable { failed } => Status::Unreadable { failed },
         };
         Object {
             record: Some(record),
             seen,
             tried: *tried,
-            queued: *queued,
+            turn: Turn::of_queued(*queued),
             outcome: Outcome { progress: *progress, ..Outcome::default() },
             terminal: self.terminal.map(|fact| (entry.source.uid.clone(), fact)),
             live: Live {
                 health: self.health,
                 message: self.message.as_ref().to_owned(),
-                observed_generation: unfold_generation(self.observed_generation),
+                observed_generation: expand_generation(self.observed_generation),
                 status,
             },
             listed_in: *listed_in,
@@ -240,7 +239,7 @@ impl Compact {
     }
 }
 
-impl FoldedSeen {
+impl CompactSeen {
     /// None if what is seen is not what was recorded, under the mark that goes with it.
     fn of(seen: &Seen, record: &AppliedRecord, entry: &Entry, me: &Arc<Me>) -> Option<Self> {
         let Seen {
@@ -279,8 +278,8 @@ impl FoldedSeen {
             names_policy: policy.is_some(),
             prune: *prune,
             prune_adopted: *prune_adopted,
-            resource_version: fold_version(resource_version)?,
-            observed_generation: fold_generation(*observed_generation)?,
+            resource_version: compact_version(resource_version)?,
+            observed_generation: compact_generation(*observed_generation)?,
             labelled: *labelled,
             managed_elsewhere: *managed_elsewhere,
         })
@@ -318,7 +317,7 @@ impl FoldedSeen {
             labelled: *labelled,
             deleting: false,
             managed_elsewhere: *managed_elsewhere,
-            observed_generation: unfold_generation(*observed_generation),
+            observed_generation: expand_generation(*observed_generation),
             others: None,
         }
     }
@@ -360,11 +359,11 @@ fn follows(record: &AppliedRecord, entry: &Entry) -> Option<u64> {
         && *impersonate == entry.impersonate
         && wave.is_none_or(|wave| wave == entry.wave)
         && local.is_empty();
-    same.then(|| fold_version(resource_version))?
+    same.then(|| compact_version(resource_version))?
 }
 
 /// Those of API servers are decimal numbers.
-fn fold_version(version: &str) -> Option<u64> {
+fn compact_version(version: &str) -> Option<u64> {
     let number: u64 = version.parse().ok()?;
     let canonical = version.len() == 1 || !version.starts_with(['0', '+']);
     canonical.then_some(number)
@@ -372,14 +371,14 @@ fn fold_version(version: &str) -> Option<u64> {
 
 /// None if it cannot be compacted.
 #[expect(clippy::option_option, reason = "whether it can be compact, and whether there is any")]
-fn fold_generation(generation: Option<i64>) -> Option<Option<NonZeroU32>> {
+fn compact_generation(generation: Option<i64>) -> Option<Option<NonZeroU32>> {
     match generation {
         None => Some(None),
         Some(generation) => NonZeroU32::new(generation.try_into().ok()?).map(Some),
     }
 }
 
-fn unfold_generation(generation: Option<NonZeroU32>) -> Option<i64> {
+fn expand_generation(generation: Option<NonZeroU32>) -> Option<i64> {
     generation.map(|generation| i64::from(generation.get()))
 }
 

@@ -30,10 +30,8 @@ pub(in crate::core) struct Object {
     pub(in crate::core) flight: Option<OpId>,
     /// The present entry was tried, well or not.
     pub(in crate::core) tried: bool,
-    /// The wave under which it is in the queue.
-    pub(in crate::core) queued: Option<i32>,
     pub(in crate::core) failures: u32,
-    pub(in crate::core) retry_at: Option<Monotonic>,
+    pub(in crate::core) turn: Turn,
     /// Corrections in a row, and when the last was made: somebody may be undoing them.
     pub(in crate::core) corrections: (u32, Monotonic),
     pub(in crate::core) outcome: Outcome,
@@ -48,6 +46,45 @@ pub(in crate::core) struct Object {
     pub(in crate::core) told: Option<ReportDigest>,
     /// The hub may have been told that it stands there for this source, and that nothing says why.
     pub(in crate::core) unexplained: Option<Uid>,
+}
+
+/// When an object is worked on next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::core) enum Turn {
+    /// When something happens to it.
+    #[default]
+    None,
+    /// As soon as its wave may go.
+    Queued { wave: i32 },
+    /// Then, or when something happens to it.
+    Waits { until: Monotonic },
+}
+
+impl Turn {
+    /// Whether it waits for its next try.
+    pub(in crate::core) const fn waits(self) -> bool {
+        match self {
+            Self::Waits { .. } => true,
+            Self::None | Self::Queued { .. } => false,
+        }
+    }
+
+    /// The wave under which it is in the queue, if it is; none where it waits.
+    pub(in crate::core) const fn queued(self) -> Option<Option<i32>> {
+        match self {
+            Self::None => Some(None),
+            Self::Queued { wave } => Some(Some(wave)),
+            Self::Waits { .. } => None,
+        }
+    }
+
+    /// The turn of what is in the queue under this wave, or is not.
+    pub(in crate::core) const fn of_queued(wave: Option<i32>) -> Self {
+        match wave {
+            Some(wave) => Self::Queued { wave },
+            None => Self::None,
+        }
+    }
 }
 
 /// How the last try went.
@@ -199,9 +236,8 @@ impl Object {
             unshown: false,
             flight: None,
             tried: false,
-            queued,
             failures: 0,
-            retry_at: None,
+            turn,
             corrections: (0, Monotonic::START),
             outcome: Outcome { progress: Progress::Pending, reason: None, message },
             terminal: None,
@@ -214,7 +250,7 @@ impl Object {
         else {
             return None;
         };
-        (message.is_empty() && said.is_empty()).then_some((*queued, *told))
+        (message.is_empty() && said.is_empty()).then_some((turn.queued()?, *told))
     }
 
     /// Whether the object of this UID is what was seen here, or what the journal knows.

@@ -12,7 +12,7 @@ use tideline_common::{DesiredSet, Entry, ObjectKey};
 
 use super::compact::Compact;
 use super::key_ref::KeyRef;
-use super::object::{Me, Object, ReportDigest};
+use super::object::{Me, Object, ReportDigest, Turn};
 use super::rows::{Row, Rows};
 use super::shared::Shared;
 use crate::core::interface::effect::ListId;
@@ -134,7 +134,7 @@ impl Objects {
         let is_unsettled = |place: &Place| match place {
             Place::Blank { .. } => true,
             Place::Compact(row) => !self.compact.get(*row).is_settled(),
-            Place::Whole(object) | Place::Open(object) => object.retry_at.is_none(),
+            Place::Whole(object) | Place::Open(object) => !object.turn.waits(),
         };
         self.places.iter().filter(move |(_, place)| is_unsettled(place)).map(|(name, _)| name.key())
     }
@@ -149,7 +149,7 @@ impl Objects {
         self.open.len() >= OPEN_MAX
     }
 
-    /// Folds what was asked for, and can be.
+    /// Compacts what was asked for, and can be.
     pub(in crate::core) fn compact(&mut self, desired: &DesiredSet, me: Option<Me>) {
         if self.me.as_deref() != me.as_ref() {
             self.me = me.map(Arc::new);
@@ -203,7 +203,7 @@ impl Place {
 }
 
 fn blank(queued: Option<i32>, told: Option<&ReportDigest>) -> Object {
-    Object { queued, told: told.copied(), ..Object::default() }
+    Object { turn: Turn::of_queued(queued), told: told.copied(), ..Object::default() }
 }
 
 impl Deref for Look<'_> {

@@ -82,7 +82,7 @@ impl Core {
         }
         self.may_have_come_back(&key, &observed.uid, observed.mark.as_deref(), listed);
         let news = self.see(&key, observed);
-        let waits = self.objects.get(&key).is_some_and(|object| object.retry_at.is_some());
+        let waits = self.objects.get(&key).is_some_and(|object| object.turn.waits());
         // What waits for its retry is not tried sooner because its status changes.
         if news || !waits {
             self.enqueue(&key);

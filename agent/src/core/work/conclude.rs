@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::core::decide::plan::is_made_once;
 use crate::core::interface::op_result::Failure;
 use crate::core::interface::write::AppliedRecord;
-use crate::core::model::object::{Outcome, failed_for_a_webhook};
+use crate::core::model::object::{Outcome, Turn, failed_for_a_webhook};
 
 /// Wait after a failed operation, doubled each time up to the second.
 pub(in crate::core) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
@@ -106,7 +106,7 @@ impl Core {
         let factor = self.forbidden_kinds.wait_factor(&key.kind).max(self.not_admitted.wait_factor(&key.kind));
         let wait = self.jitter.half(object.failures, RETRY.0, longest) * factor;
         let wait = wait.max(not_before.unwrap_or_default());
-        object.retry_at = Some(now + wait);
+        object.turn = Turn::Waits { until: now + wait };
         self.work.retries.insert((now + wait, key.clone()));
         if object.outcome.reason == Some(Reason::NamespaceUnavailable) && key.is_namespaced() {
             self.work.awaiting_namespace.entry(Arc::clone(&key.namespace)).or_default().insert(key.clone());

@@ -22,7 +22,7 @@ use crate::core::interface::effect::{ApplyTakeover, Effect, Effects, Op, OpId, T
 use crate::core::interface::write::AppliedRecord;
 use crate::core::model::key_ref::KeyRef;
 use crate::core::model::kinds::View;
-use crate::core::model::object::{Me, Object, Seen, failed_for_a_webhook};
+use crate::core::model::object::{Me, Object, Seen, Turn, failed_for_a_webhook};
 use crate::core::model::removal::Removal;
 
 /// Between two looks at everything that is not known to be at rest. Events should make them needless.
@@ -223,7 +223,7 @@ impl Core {
         self.dequeue(key);
         let Some(object) = self.objects.get_mut(key) else { return };
         if let Some(entry) = self.desired.get(key) {
-            object.queued = Some(entry.wave);
+            object.turn = Turn::Queued { wave: entry.wave };
             self.work.ready.entry(entry.wave).or_default().insert(KeyRef::Of(Arc::clone(entry)));
         }
         self.take_up(key);
@@ -232,11 +232,12 @@ impl Core {
     /// Takes an object out of queue and retries.
     pub(in crate::core) fn dequeue(&mut self, key: &ObjectKey) {
         let Some(object) = self.objects.get_mut(key) else { return };
-        if let Some(wave) = object.queued.take() {
-            self.work.unqueue(wave, key);
-        }
-        if let Some(at) = object.retry_at.take() {
-            self.work.retries.remove(&(at, key.clone()));
+        match std::mem::take(&mut object.turn) {
+            Turn::Queued { wave } => self.work.unqueue(wave, key),
+            Turn::Waits { until } => {
+                self.work.retries.remove(&(until, key.clone()));
+            }
+            Turn::None => {}
         }
         self.work.limiter.forget(key);
         if let Some(awaiting_namespace) = self.work.awaiting_namespace.get_mut(&key.namespace) {
@@ -340,7 +341,7 @@ impl Core {
             ready.range(..=last).find_map(|(wave, names)| Some((*wave, limiter.first_admitted(names)?)))?;
         self.work.unqueue(wave, &key);
         if let Some(object) = self.objects.get_mut(&key) {
-            object.queued = None;
+            object.turn = Turn::None;
         }
         Some(key)
     }
@@ -631,11 +632,12 @@ impl Core {
             return false;
         }
         object.corrections = (count, last);
-        let at = last + wait;
-        if let Some(former) = object.retry_at.replace(at) {
-            self.work.retries.remove(&(former, key.clone()));
+        let until = last + wait;
+        self.dequeue(key);
+        if let Some(object) = self.objects.get_mut(key) {
+            object.turn = Turn::Waits { until };
         }
-        self.work.retries.insert((at, key.clone()));
+        self.work.retries.insert((until, key.clone()));
         true
     }
 }

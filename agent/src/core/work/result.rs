@@ -574,7 +574,7 @@ impl Core {
         self.read_by_itself(&tombstone.key, observed.mark.as_deref());
         let found = Looked::There(Box::new(Seen::from(&*observed)));
         self.begin_removal(now, me, tombstone, found, out);
-        let waits = self.objects.get(&tombstone.key).is_some_and(|object| object.retry_at.is_some());
+        let waits = self.objects.get(&tombstone.key).is_some_and(|object| object.turn.waits());
         if self.desired.get(&tombstone.key).is_some() && !waits {
             // What was assigned meanwhile has waited for this.
             self.enqueue_entry(&tombstone.key);

@@ -54,7 +54,7 @@ fn what_stands_as_it_was_recorded_is_settled() {
     // Perhaps it is gone.
     assert!(!settled(|object| object.seen = None));
     assert!(!settled(|object| object.tried = false));
-    assert!(!settled(|object| object.queued = Some(-3)));
+    assert!(!settled(|object| object.turn = Turn::Queued { wave: -3 }));
     assert!(!settled(|object| object.seen.as_mut().expect("it has one").labelled = false));
 }
 
@@ -110,7 +110,7 @@ fn what_is_unfolded_is_what_was_folded() {
         |object| object.record.as_mut().expect("it has one").template = Some(Digest::of(b"template")),
         |object| object.seen = None,
         |object| object.tried = false,
-        |object| object.queued = Some(-3),
+        |object| object.turn = Turn::Queued { wave: -3 },
         |object| object.told = None,
         |object| object.live = Live::default(),
         |object| object.live.status = Status::Awaited { failed: 0 },
@@ -143,7 +143,7 @@ fn what_is_not_as_its_entry_says_stays_whole() {
     let changes: [&dyn Fn(&mut Object); 18] = [
         &|object| object.record = None,
         &|object| object.unrecorded = 1,
-        &|object| object.retry_at = Some(Monotonic::from_millis(1)),
+        &|object| object.turn = Turn::Waits { until: Monotonic::from_millis(1) },
         &|object| object.failures = 1,
         &|object| object.doubted = true,
         &|object| object.outcome.reason = Some(Reason::FieldConflict),

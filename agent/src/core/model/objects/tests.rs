@@ -1,7 +1,7 @@
 use tideline_common::{DesiredSet, GroupKind, ObjectKey};
 
 use super::{Objects, Place};
-use crate::core::model::object::{Object, ReportDigest};
+use crate::core::model::object::{Object, ReportDigest, Turn};
 
 fn key(number: u32) -> ObjectKey {
     ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", format!("settings-{number}"))
@@ -18,15 +18,15 @@ fn what_waits_is_not_held_whole_because_the_hub_was_told_of_it() {
     let told = ReportDigest { facts: 7, status: None };
     for number in 0..1_000 {
         let object = objects.at(&key(number));
-        (object.queued, object.told) = (Some(20), Some(told));
+        (object.turn, object.told) = (Turn::Queued { wave: 20 }, Some(told));
         if objects.is_wide_open() {
             objects.compact(&DesiredSet::default(), None);
         }
     }
     objects.compact(&DesiredSet::default(), None);
     assert_eq!(whole(&objects), 0);
-    let Object { queued, told: known, .. } = objects.get_mut(&key(500)).unwrap();
-    assert_eq!((*queued, *known), (Some(20), Some(told)));
+    let Object { turn, told: known, .. } = objects.get_mut(&key(500)).unwrap();
+    assert_eq!((*turn, *known), (Turn::Queued { wave: 20 }, Some(told)));
 }
 
 #[test]
