@@ -165,7 +165,12 @@ fn accept(revision: u64, entries: &[Arc<Entry>], remove: Vec<ObjectKey>) -> Writ
     let shown = Shown { version, point: RevisionPoint::NOWHERE };
     let attestation = Attestation::unsigned(TargetId::from_uuid(uuid::Uuid::nil()), shown);
     let accepted = Attested { set: Accepted { version, digest: set.digest() }, attestation };
-    Write::Accept { accepted, put: entries.to_vec(), remove, policies: vec![Arc::new(ApplyPolicy::default())] }
+    Write::Accept {
+        accepted,
+        put: entries.to_vec(),
+        remove,
+        policies: [Arc::new(ApplyPolicy::default())].map(|policy| (policy.digest(), policy)).into(),
+    }
 }
 
 async fn report(step: &str, objects: u32, took: Duration, before: f64, bytes: u64) -> Result<()> {

@@ -165,7 +165,7 @@ fn load_policies(engine: &Engine, loaded: &mut Loaded) -> Result<Vec<Change>, Er
     let mut unnamed = Vec::new();
     engine.scan(Table::Policies, |key, value| {
         let policy: ApplyPolicy = record::read(Table::Policies, key, value)?;
-        let digest = policy.digest();
+        let digest = record::digest(key)?;
         if named.contains(&digest) {
             loaded.policies.insert(digest, Arc::new(policy));
         } else {

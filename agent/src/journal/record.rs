@@ -39,8 +39,8 @@ pub(super) fn changes(write: &Write, each: &mut impl FnMut(Change) -> Result<(),
             take(Table::Meta, ACCEPTED_KEY.to_vec())
         }
         Write::Accept { accepted, put: entries, remove, policies } => {
-            for policy in policies {
-                each(put(Table::Policies, policy.digest().as_bytes().to_vec(), policy.as_ref()))?;
+            for (digest, policy) in policies {
+                each(put(Table::Policies, digest.as_bytes().to_vec(), policy.as_ref()))?;
             }
             for key in remove {
                 each(take(Table::Entries, object_key(key)))?;
@@ -93,9 +93,9 @@ pub(super) fn check(table: Table, key: &[u8], value: &[u8]) -> Result<(), Error>
     checked(table, key, value).map(|_bytes| ())
 }
 
-/// The key of what is known of a body.
+/// A key that is a digest: of a body, or of a policy.
 pub(super) fn digest(key: &[u8]) -> Result<Digest, Error> {
-    let bytes = <[u8; 32]>::try_from(key).map_err(|_| Error::Damaged("a body's key is no digest".to_owned()))?;
+    let bytes = <[u8; 32]>::try_from(key).map_err(|_| Error::Damaged("a key is no digest".to_owned()))?;
     Ok(Digest::from_bytes(bytes))
 }
 

@@ -57,7 +57,7 @@ fn accept(revision: u64, entries: &[Arc<Entry>], put: &[Arc<Entry>], remove: Vec
         accepted: attested(Accepted { version, digest: set.digest() }),
         put: put.to_vec(),
         remove,
-        policies: vec![policy()],
+        policies: [(policy().digest(), policy())].into(),
     }
 }
 
@@ -121,6 +121,22 @@ fn reopened(path: &Path) -> Result<Loaded, Error> {
 
 fn is_empty(loaded: &Loaded) -> bool {
     loaded.accepted.is_none() && loaded.entries.is_empty() && loaded.bodies.is_empty() && loaded.enrolled.is_none()
+}
+
+/// A newer hub may say more of a policy than this build reads.
+#[tokio::test]
+async fn a_policy_keeps_the_name_that_entries_have_for_it() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    let name = Digest::of(b"what another build makes of it");
+    let named = [Arc::new(Entry { policy: name, ..Entry::clone(&entry(1)) })];
+    let mut write = accept(7, &named, &named, Vec::new());
+    if let Write::Accept { policies, .. } = &mut write {
+        *policies = [(name, policy())].into();
+    }
+    Journal::open(&path)?.0.write(vec![write]).await?;
+    assert_eq!(reopened(&path)?.policies, [(name, policy())].into());
+    Ok(())
 }
 
 #[tokio::test]

@@ -78,11 +78,10 @@ impl Core {
             Ok(Compared { observed, differences, total, local, at }) => {
                 let seen = Seen::from(&*observed);
                 self.see(key, *observed);
-                if self.desired.get(key).is_some() {
-                    self.differs(now, key, &seen, Found { differences: &differences, total, local, at });
-                }
+                let news = self.desired.get(key).is_none()
+                    || self.differs(now, key, &seen, Found { differences: &differences, total, local, at });
                 self.dirty(key, now);
-                FollowUp::Look
+                if news { FollowUp::Look } else { FollowUp::BackOff(None) }
             }
             Err(NotDone::Stale) => {
                 self.dirty(key, now);
@@ -101,15 +100,17 @@ impl Core {
         }
     }
 
-    fn differs(&mut self, now: Monotonic, key: &ObjectKey, seen: &Seen, found: Found<'_>) {
+    /// Takes in how an object differs. Returns whether another look may come to something else.
+    fn differs(&mut self, now: Monotonic, key: &ObjectKey, seen: &Seen, found: Found<'_>) -> bool {
         let Found { differences, total, local, at } = found;
-        let Some(record) = self.objects.get(key).and_then(|object| object.record.clone()) else { return };
+        let Some(record) = self.objects.get(key).and_then(|object| object.record.clone()) else { return true };
         if record.uid != seen.uid {
-            return;
+            return true;
         }
         if total == 0 {
             // What others may change, or what is as it was all the same: that is how it is from now on.
             let owned = seen.managed == record.managed && record.change_detector == ChangeDetector::Owner;
+            let former = record.clone();
             let record = AppliedRecord {
                 managed: seen.managed,
                 generation: seen.generation,
@@ -119,7 +120,15 @@ impl Core {
                 local: Arc::default(),
                 ..record.clone()
             };
-            return self.set_record(key, record);
+            let news = record != former;
+            if news {
+                self.set_record(key, record);
+            } else {
+                // It is its mark alone, which is compared with nothing that was applied.
+                let message = "its mark was changed; every field of its source is as it was applied".to_owned();
+                self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);
+            }
+            return news;
         }
         let since = record.drifted.clone().unwrap_or(at);
         let record = AppliedRecord { drifted: Some(Arc::clone(&since)), local, ..record.clone() };
@@ -129,6 +138,7 @@ impl Core {
             object.drift = Some(Box::new(Drift { of: Fingerprint::from(seen), message: message.clone() }));
         }
         self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);
+        true
     }
 }
 

@@ -310,7 +310,7 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
     let drifted = touched
         || record.drifted.is_some()
         || !seen.labelled
-        || seen.mark.as_deref() != Some(&mark_of(me, entry, policy, record.origin));
+        || !seen.mark.as_deref().is_some_and(|mark| is_right(mark, me, entry, policy, record.origin));
     // Somebody has taken fields, or let go of some: perhaps of those that were left to them.
     let released = record.left.as_ref().is_some_and(|left| left.others != seen.others);
     match (drifted, policy.drift) {
@@ -324,6 +324,12 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
         (true, DriftPolicy::Report) => Decision::Nothing(Settled::Drifted),
         (true, DriftPolicy::Correct) => apply_onto(situation, record),
     }
+}
+
+/// Whether a mark says what [`mark_of`] would write. An older build named the whole policy in it, which is as good.
+fn is_right(mark: &Mark, me: Me, entry: &Entry, policy: &ApplyPolicy, origin: Origin) -> bool {
+    let right = mark_of(me, entry, policy, origin);
+    *mark == right || *mark == Mark { policy: Some(entry.policy), ..right }
 }
 
 /// Whether what is there stays as it is, whatever its source says.

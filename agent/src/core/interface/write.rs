@@ -1,5 +1,6 @@
 //! What the journal keeps, as it is written.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -68,7 +69,8 @@ pub enum Write {
         accepted: Attested,
         put: Vec<Arc<Entry>>,
         remove: Vec<ObjectKey>,
-        policies: Vec<Arc<ApplyPolicy>>,
+        /// By the digest that entries name, which is not always that of what this build makes of them: a newer hub may say more.
+        policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     },
     /// What stands at the cluster after a write of ours.
     Applied {

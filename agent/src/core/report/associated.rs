@@ -16,9 +16,9 @@ use tideline_common::wire::v1::{AssociatedReport, TargetCondition};
 use tideline_common::{AssociatedKind, Digest, Monotonic, ObjectKey, Ownership, Reason, Uid};
 
 use super::rate::Rate;
-use crate::core::Core;
 use crate::core::interface::effect::{Depth, Effect, Effects, Follow, Timer};
 use crate::core::interface::event::FollowNews;
+use crate::core::{Core, Phase};
 
 mod aggregate;
 mod wish;
@@ -154,6 +154,11 @@ impl Associates {
             return;
         }
         self.rate.news(now, Arc::clone(key));
+    }
+
+    /// Whether the hub was told what was made of it.
+    pub(super) fn has_told(&self, key: &ObjectKey) -> bool {
+        self.told.contains_key(key)
     }
 
     /// The kinds that cannot be watched, counted by reason, with one of them named.
@@ -319,7 +324,10 @@ impl Core {
         if let Some(follow) = self.associates.take_change(now) {
             out.push(Effect::Follow(follow));
         }
-        for key in self.associates.rate.take_due(now) {
+        let rate = &mut self.associates.rate;
+        // The last report has everything that waits.
+        let due = if self.phase == Phase::Running { rate.take_due(now) } else { rate.take_waiting() };
+        for key in due {
             self.reports.associated(&key, now);
         }
         let due = self.associates.rate.next_due();

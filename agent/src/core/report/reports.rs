@@ -180,8 +180,7 @@ impl Reports {
 
     /// Whether nothing is left to say, or nobody listens.
     pub(in crate::core) fn is_quiet(&self) -> bool {
-        let idle = self.dirty.is_empty() && self.removed.is_empty() && self.overtaken.is_empty();
-        self.flight.is_none() && (idle || self.failures > 0 || self.last_sent.is_none())
+        self.flight.is_none() && (self.is_empty() || self.failures > 0 || self.last_sent.is_none())
     }
 
     /// Whether a last report may be sent: nobody is told who has not answered before.
@@ -448,12 +447,20 @@ impl Core {
     }
 
     fn add_associated(&mut self, now: Monotonic, key: ObjectKey, page: &mut Page) {
-        if let Some((report, digest)) = self.associated_report(&key) {
+        let Some((report, digest)) = self.associated_report(&key) else {
+            // It was counted, and comes to the same: that is not counted again sooner.
+            if self.associates.has_told(&key) {
+                self.associated_said(now, &key);
+            }
+            return;
+        };
+        // That it is counted no more keeps nothing waiting that is to be counted again.
+        if !report.made.is_empty() {
             self.associated_said(now, &key);
-            page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
-            page.associated_told.push((key, report.source_uid.clone(), digest));
-            page.associated.push(report);
         }
+        page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
+        page.associated_told.push((key, report.source_uid.clone(), digest));
+        page.associated.push(report);
     }
 
     fn add_report(&mut self, now: Monotonic, name: KeyRef, page: &mut Page) {

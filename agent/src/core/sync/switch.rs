@@ -29,7 +29,7 @@ impl Core {
             accepted: *accepted,
             put: put.clone(),
             remove: remove.clone(),
-            policies: policies.values().cloned().collect(),
+            policies: policies.clone(),
         });
         for (tombstone, policy) in tombstones {
             // What the hub says of an earlier removal is not of this one.

@@ -588,7 +588,7 @@ impl World {
                         assert!(journal.bodies.contains(&entry.input), "a set is accepted without its bodies");
                     }
                     journal.entries.extend(put);
-                    journal.policies.extend(policies.into_iter().map(|policy| (policy.digest(), policy)));
+                    journal.policies.extend(policies);
                 }
                 Write::Applied { key, record } => {
                     journal.applied.retain(|(other, _)| *other != key);

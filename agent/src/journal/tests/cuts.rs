@@ -83,7 +83,8 @@ fn switch(objects: std::ops::Range<u32>) -> Write {
     };
     policies.extend(objects.map(|n| {
         let field = FieldPolicy { path: format!(".data.key-{n}"), mode: FieldMode::Initial };
-        Arc::new(ApplyPolicy { fields: vec![field], ..ApplyPolicy::default() })
+        let policy = ApplyPolicy { fields: vec![field], ..ApplyPolicy::default() };
+        (policy.digest(), Arc::new(policy))
     }));
     Write::Accept { accepted, put, remove, policies }
 }

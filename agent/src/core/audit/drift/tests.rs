@@ -1,6 +1,8 @@
+use std::sync::Arc;
+
 use expect_test::expect;
 use tideline_common::wire::v1::Progress;
-use tideline_common::{ApplyPolicy, ConflictPolicy, DriftPolicy, ObjectKey, Prune, Reason};
+use tideline_common::{ApplyPolicy, ConflictPolicy, DriftPolicy, Mark, ObjectKey, Prune, Reason};
 
 use crate::core::tests::key;
 use crate::core::tests::world::World;
@@ -38,6 +40,29 @@ fn a_local_change_is_told_field_by_field_with_the_time_it_was_seen_first() {
     assert_eq!(reported(&world, &key), first, "the journal knows since when");
     assert_eq!(world.cluster.objects[&key].input, None, "it is left as it is");
     world.check_at_rest();
+}
+
+/// What is there is as it was applied; no comparison says otherwise, nor what is to be done.
+#[test]
+fn a_mark_that_alone_was_changed_is_told_and_not_looked_at_without_end() {
+    let (mut world, key) = world();
+    let changed = |world: &mut World, change: &dyn Fn(&mut Mark)| {
+        let mut mark = Mark::clone(world.cluster.objects[&key].mark.as_ref().unwrap());
+        change(&mut mark);
+        world.cluster.objects.get_mut(&key).unwrap().mark = Some(Arc::new(mark));
+        let before = world.ops;
+        world.cluster.lose_watch(&key.kind);
+        // It ends by itself if there is no rest.
+        world.quiesce();
+        world.ops - before
+    };
+    let looks = changed(&mut world, &|mark| mark.generation += 1);
+    assert!(looks <= 30, "{looks} looks in half an hour");
+    assert_eq!(reported(&world, &key).1, Some(Reason::Drifted));
+    // An older build named the whole policy.
+    let policy = world.hub.policy.digest();
+    changed(&mut world, &|mark| (mark.generation, mark.policy) = (mark.generation - 1, Some(policy)));
+    assert_eq!(reported(&world, &key).1, None);
 }
 
 #[test]
