@@ -2,7 +2,7 @@ use std::sync::Arc;
 
 use expect_test::expect;
 use tideline_common::wire::v1::Progress;
-use tideline_common::{ApplyPolicy, ConflictPolicy, DriftPolicy, Mark, ObjectKey, Prune, Reason};
+use tideline_common::{ApplyPolicy, AssociatedKind, ConflictPolicy, DriftPolicy, Mark, ObjectKey, Prune, Reason};
 
 use crate::core::tests::key;
 use crate::core::tests::world::World;
@@ -11,9 +11,13 @@ fn world() -> (World, ObjectKey) {
     world_of(("", "ConfigMap"))
 }
 
-fn world_of((group, kind): (&str, &str)) -> (World, ObjectKey) {
+fn world_of(kind: (&str, &str)) -> (World, ObjectKey) {
+    world_under(ApplyPolicy::default(), kind)
+}
+
+fn world_under(policy: ApplyPolicy, (group, kind): (&str, &str)) -> (World, ObjectKey) {
     let mut world = World::new(9);
-    world.hub.policy = ApplyPolicy { drift: DriftPolicy::Report, ..ApplyPolicy::default() };
+    world.hub.policy = ApplyPolicy { drift: DriftPolicy::Report, ..policy };
     let key = key(group, kind, "c");
     world.hub.put(&key, 1, 1);
     world.heal();
@@ -45,7 +49,8 @@ fn a_local_change_is_told_field_by_field_with_the_time_it_was_seen_first() {
 /// What is there is as it was applied; no comparison says otherwise, nor what is to be done.
 #[test]
 fn a_mark_that_alone_was_changed_is_told_and_not_looked_at_without_end() {
-    let (mut world, key) = world();
+    let policy = ApplyPolicy { associated: [AssociatedKind::Pods].into(), ..ApplyPolicy::default() };
+    let (mut world, key) = world_under(policy, ("", "ConfigMap"));
     let changed = |world: &mut World, change: &dyn Fn(&mut Mark)| {
         let mut mark = Mark::clone(world.cluster.objects[&key].mark.as_ref().unwrap());
         change(&mut mark);
