@@ -60,13 +60,13 @@ pub(crate) enum Error {
     #[error("{}", tideline_runtime::exit::chain(.0))]
     Journal(journal::Error),
     #[error(
-        "a later process has this data directory: session {by} is there, which this process did not open. It keeps the \
-         cluster now, and this one ends. If this happens again, two agents are started with one --data-dir"
+        "another process took over this data directory (session {by}); this one exits. If this repeats, two agents \
+         share one --data-dir"
     )]
     Replaced { by: SessionName },
     #[error(
-        "the API server has not accepted this agent's credentials for an hour ({0}); the agent ends, to be started again with \
-         those that it is given then. Renew its kubeconfig, or its ServiceAccount"
+        "the API server has rejected this agent's credentials for an hour ({0}); the agent exits so that a restart \
+         reads new ones. Renew its kubeconfig or ServiceAccount token"
     )]
     Unauthorized(String),
 }
@@ -408,9 +408,9 @@ impl Driver {
         let misplaced = is_another(cluster.as_ref(), facts);
         if misplaced && self.misplaced.is_none() {
             error!(
-                "this is not the cluster that this agent was enrolled from, and nothing is changed in it. Was the data \
-                 directory or the Secret copied? Then enrol this cluster with a token of its own, an empty data directory and \
-                 no identity Secret"
+                "this is not the cluster this agent was enrolled in; the agent changes nothing. If the data directory or \
+                 the Secret was copied, enrol this cluster with its own token, an empty data directory and no identity \
+                 Secret"
             );
         }
         self.misplaced = misplaced.then(|| self.health.gate("identity"));
@@ -451,8 +451,8 @@ impl Driver {
             }
             (Disk::Late, false) => {
                 warn!(
-                    "the disk has not taken a write for long. Until it does, no new set is accepted, and what is done is \
-                     not acknowledged to the hub; should it never, the agent ends, to be started again"
+                    "journal write blocked; until it completes, no new set is accepted and nothing is acknowledged to the hub. \
+                     If it stays blocked, the agent exits to be restarted"
                 );
                 self.hanging = Some(self.health.gate("journal"));
                 self.tell_writable();

@@ -44,7 +44,7 @@ pub enum Error {
          remove it and enrol again with a new token: the hub then treats this agent as another target"
     )]
     Unread { path: PathBuf, source: io::Error },
-    #[error("{path:?} is not written before the journal beside it is removed, which is out of date")]
+    #[error("cannot write {path:?}: the outdated journal beside it must be removed first")]
     JournalFirst { path: PathBuf },
     #[error(
         "{path:?} is damaged: {why}. Restore it from a backup, or remove it and enrol again with a new token: the hub then \

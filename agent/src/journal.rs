@@ -301,8 +301,8 @@ impl Drop for Journal {
 pub(crate) fn discard(path: &Path) -> Result<(), Error> {
     if directory::discard(path)? {
         warn!(
-            "the journal {path:?} is not of the last process with this identity, and was removed; it is rebuilt from the hub \
-             and from what stands in the cluster"
+            "journal {path:?} is outdated (another process used this identity since) and was removed; it is rebuilt \
+             from the hub and the cluster"
         );
     }
     Ok(())

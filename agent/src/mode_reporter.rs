@@ -40,8 +40,8 @@ impl ModeReporter {
             ),
         };
         error!(
-            "the agent is frozen: it changes nothing in its cluster, asks the hub again after one minute to ten, and \
-             goes on by itself when it may: {why}. What to do: {remedy}"
+            "agent frozen: {why}. It changes nothing in its cluster, retries every 1 to 10 minutes, and resumes by \
+             itself once the hub allows it. What to do: {remedy}"
         );
         metrics.frozen(true);
         metrics.unknown_to_hub(false);
@@ -50,9 +50,9 @@ impl ModeReporter {
 
     pub(crate) fn unknown(&mut self, health: &Health, metrics: &Metrics) {
         warn!(
-            "UnknownToHub: this hub does not know this agent's target. What was accepted is kept, nothing is removed, and it is \
-             asked again after one minute to ten. Was the hub restored from an old backup, or started without its store? \
-             Start it with the right one, or give this agent a new token of this hub"
+            "UnknownToHub: the hub does not know this agent's target; the agent keeps the accepted set, removes \
+             nothing, and retries every 1 to 10 minutes. Was the hub restored from an old backup, or started without \
+             its store? Start it with the right store, or give this agent a new token from this hub"
         );
         metrics.frozen(false);
         metrics.unknown_to_hub(true);
@@ -64,14 +64,15 @@ impl ModeReporter {
         match (&self.set_back, set_back) {
             (None, true) => {
                 error!(
-                    "the data directory was set back: what stands in this cluster was applied by a later one. Nothing is changed until the hub has said what is to stand here. Was this machine restored from a backup, or an old copy \
-                     of the data directory started? There is nothing to do once the hub is reached; if another agent runs \
-                     with this identity, the hub says so then"
+                    "the data directory is older than what was applied to this cluster; the agent changes nothing until the \
+                     hub sends the desired set. Was this machine restored from a backup, or the agent started on an old copy \
+                     of the data directory? No action is needed if the hub is reachable; if another agent runs with this \
+                     identity, the hub reports it"
                 );
                 self.set_back = Some(health.gate("set-back"));
             }
             (Some(_), false) => {
-                info!("the hub has said what is to stand in this cluster: the agent goes on");
+                info!("desired set received from the hub; the agent resumes");
                 self.set_back = None;
             }
             (None, false) | (Some(_), true) => {}
@@ -79,7 +80,7 @@ impl ModeReporter {
     }
 
     pub(crate) fn thaw(&mut self, metrics: &Metrics) {
-        info!("the hub takes what this agent says: it goes on");
+        info!("the hub accepts this agent again; the agent resumes");
         metrics.frozen(false);
         metrics.unknown_to_hub(false);
         self.gate = None;

@@ -46,14 +46,12 @@ impl StatusLogger {
             }
             Event::Answered { result: Err(LinkFailure::Unreachable { message, .. }), .. } => {
                 if self.hub.turns_unwell(message) {
-                    warn!("the hub does not answer; what was accepted is kept, and it is tried again: {message}");
+                    warn!("the hub does not answer; keeping the accepted set and retrying: {message}");
                 }
             }
             Event::Answered { result: Err(LinkFailure::NotTheHub { message, .. }), .. } => {
                 if self.hub.turns_unwell(message) {
-                    warn!(
-                        "something else than the hub answers; what was accepted is kept, and it is tried again: {message}"
-                    );
+                    warn!("the answer is not from the pinned hub; keeping the accepted set and retrying: {message}");
                 }
             }
             Event::Answered { result: Err(LinkFailure::Refused(refusal)), .. } => {
@@ -64,12 +62,12 @@ impl StatusLogger {
             Event::Listed { kind, objects } => {
                 debug!(%kind, objects = objects.len(), "listed");
                 if self.lost.remove(kind).is_some() && self.lost.is_empty() {
-                    info!("the view of the cluster is complete again");
+                    info!("all kinds are listed again");
                 }
             }
             Event::WatchLost { kind, reason, message } => {
                 if self.loses(kind, message) {
-                    warn!(%kind, %reason, "the view of the cluster is not complete; it is tried again: {message}");
+                    warn!(%kind, %reason, "list or watch failed; the agent concludes nothing from absence and retries: {message}");
                 }
             }
             Event::Unwatched { kind, message } => {
@@ -86,19 +84,19 @@ impl StatusLogger {
                 FollowNews::Listed => {
                     debug!(%kind, "listed");
                     if self.unfollowed.remove(kind).is_some() {
-                        info!(%kind, "what was made of placed objects is counted again");
+                        info!(%kind, "counting associated objects again");
                     }
                 }
                 FollowNews::Unwatched { message } => {
                     if self.unfollowed.insert(*kind, Reason::Forbidden) != Some(Reason::Forbidden) {
-                        warn!(%kind, "watch of what was made of placed objects forbidden; polling by list: {message}");
+                        warn!(%kind, "watch of associated objects forbidden; polling by list: {message}");
                     }
                 }
                 FollowNews::Lost { reason, message } => {
                     if self.unfollowed.insert(*kind, *reason) != Some(*reason) {
                         warn!(
                             %kind, %reason,
-                            "what was made of placed objects cannot be counted; it is tried again: {message}"
+                            "cannot count associated objects; retrying: {message}"
                         );
                     }
                 }
@@ -174,7 +172,7 @@ impl StatusLogger {
                 failing,
                 held,
                 repaired,
-                "the patrol found what was not as it should be"
+                "patrol found differences from the accepted set; repaired= counts those corrected"
             );
         } else if tally.is_clean() && !former.is_clean() {
             info!(checked, withheld, failing, held, "the patrol found everything as it should be");

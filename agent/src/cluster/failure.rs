@@ -34,11 +34,12 @@ impl Failure {
                 "to have it deleted and created again, set apply.recreate to OnImmutable in its Placement"
             }
             Recreate::OnImmutable => {
-                "definitions, volume claims, namespaces and what was there before are never deleted for that"
+                "CustomResourceDefinitions, PersistentVolumeClaims, Namespaces and adopted objects are never deleted for \
+                 that"
             }
         };
         let Self { reason, message, retry_after } = self;
-        let message = format!("a field changed that cannot be changed in place; {advice}: {message}");
+        let message = format!("an immutable field changed; {advice}: {message}");
         Self { retry_after, ..Self::new(reason, message) }
     }
 

@@ -48,7 +48,7 @@ async fn refused(identity: &Keeper, shown: &VerifyingKey, failure: LinkFailure) 
         && refusal.refusal == RefusalKind::Revoked
         && let Err(error) = identity.revoked(shown).await
     {
-        warn!("the hub accepts the key of this agent no more, and the next one is not kept yet: {}", chain(&error));
+        warn!("the hub revoked this agent's key, and the next key could not be saved: {}", chain(&error));
     }
     failure
 }

@@ -167,7 +167,7 @@ impl Found {
                 break;
             }
         }
-        Err(Error::Superseded { place: place.to_string(), why: "it changes all the time".to_owned() })
+        Err(Error::Superseded { place: place.to_string(), why: "another writer keeps changing it".to_owned() })
     }
 
     fn of(
@@ -665,7 +665,7 @@ impl Keeper {
             }
             Err(Refused::HoldsIdentity) => {
                 self.in_secret.cancel();
-                Err(Error::SecretUnwritten { place, why: "it holds who this agent is".to_owned() })
+                Err(Error::SecretUnwritten { place, why: "it already holds this agent's identity".to_owned() })
             }
             Err(Refused::Superseded(why)) => {
                 let error = Error::Superseded { place, why };

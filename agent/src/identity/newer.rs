@@ -31,13 +31,13 @@ pub(crate) async fn when_readable<T, L: Future<Output = Result<T, Error>>>(
             outcome => {
                 if frozen.take().is_some() {
                     metrics.frozen(false);
-                    info!("the identity can be read by this version now, and the agent goes on");
+                    info!("this version can read the identity again; the agent resumes");
                 }
                 return outcome;
             }
         };
         if frozen.is_none() {
-            error!("the agent is frozen, and changes nothing in its cluster: {newer}. It looks again by itself");
+            error!("agent frozen: {newer}. It changes nothing in its cluster and retries by itself");
             metrics.frozen(true);
             frozen = Some(health.gate("identity"));
         }

@@ -47,7 +47,7 @@ pub(super) enum Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Conflict => f.write_str("it changes all the time"),
+            Self::Conflict => f.write_str("another writer keeps changing it"),
             Self::NotAllowed(why) | Self::Unavailable(why) => f.write_str(why),
         }
     }

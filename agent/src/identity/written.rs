@@ -110,7 +110,7 @@ impl Written {
                 Err(failure) => return Err(failed(&failure)),
             }
         }
-        Err(Refused::Failed("it changes all the time".to_owned()))
+        Err(Refused::Failed("another writer keeps changing it".to_owned()))
     }
 
     pub(super) async fn write_once(&mut self, contents: &Contents) -> Result<(), Failure> {
@@ -173,7 +173,7 @@ fn judge(there: &Contents, ours: &Contents) -> Result<(), Refused> {
         return Ok(());
     }
     if succeeds && there.generation > ours.generation {
-        return Err(Refused::Superseded("what this agent is was changed there since".to_owned()));
+        return Err(Refused::Superseded("another process changed the identity in it".to_owned()));
     }
     if there.seed != ours.seed || (target(there).is_some() && target(there) != target(ours)) {
         return Err(Refused::Superseded("it holds another identity now".to_owned()));

@@ -387,7 +387,7 @@ async fn what_cannot_be_changed_is_reported_or_created_again() -> Result<()> {
     site.place("web", &sets, json!({"recreate": "OnImmutable"})).await?;
     shows(&site.space, REPORT, "statefulset.apps.web.east", "why it is not replaced", |report| {
         let says = |text| report["message"].as_str().is_some_and(|message| message.contains(text));
-        says("could not be created again") && says("quota")
+        says("the dry-run create was refused") && says("quota")
     })
     .await?;
     assert_eq!(site.local_uid(SET, "web").await?, web);

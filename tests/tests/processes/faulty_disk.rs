@@ -172,7 +172,7 @@ async fn an_agent_whose_journal_cannot_be_read_begins_another_and_writes_nothing
 async fn an_agent_whose_disk_hangs_says_so_and_ends_to_be_started_again() -> Result<()> {
     let mut hanging = Hanging::once_ready(&require_binaries!()).await?;
     let agent = &mut hanging.site.agent;
-    agent.says("the disk has not taken a write for long").await?;
+    agent.says("journal write blocked").await?;
     agent.waits_for_its_journal().await?;
     let status = agent.process.wait(GIVEN_UP).await?;
     ensure!(status.code() == Some(1), "it ended with {status}");

@@ -58,7 +58,7 @@ impl Journal {
                         self.entries.remove(key);
                     }
                     self.entries.extend(put.into_iter().map(|entry| (entry.key.clone(), entry)));
-                    self.policies.extend(policies.into_iter().map(|policy| (policy.digest(), policy)));
+                    self.policies.extend(policies);
                     self.accepted = Some(accepted);
                     // What was accepted as another target is no measure.
                     if self.identity.as_ref().is_some_and(|identity| identity.target == accepted.attestation.target) {

@@ -74,7 +74,8 @@ impl Copies {
             reason: Reason::Copy,
             count: all.len() as u64,
             message: format!(
-                "{first}{others}: copied with the mark of another object, and left alone; take label and annotation off"
+                "{first}{others}: carries the mark of another object (a copy), and is left alone. Remove its label \
+                 tideline.dev/agent and annotation tideline.dev/source"
             ),
         })
     }

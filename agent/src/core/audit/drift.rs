@@ -88,7 +88,7 @@ impl Core {
                 FollowUp::Stale
             }
             Err(NotDone::Failed(Failure { reason, message, retry_after })) => {
-                let message = format!("it was changed locally; what was changed is not known: {message}");
+                let message = format!("changed locally; comparing the fields failed: {message}");
                 self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);
                 if reason == Reason::BodyMissing
                     && let Some(entry) = self.desired.get(key).cloned()

@@ -143,7 +143,9 @@ impl Gates {
             if let Some(group) = self.groups.get_mut(placement).filter(|group| !group.held.is_empty()) {
                 group.removals.insert(tombstone.clone());
                 let what = group.waits_for(placement).unwrap_or_else(|| format!("waves of Placement {placement}"));
-                return Some(format!("it goes when what may replace it has gone out, which waits for {what}"));
+                return Some(format!(
+                    "removal waits until its possible replacement is applied, which waits for {what}"
+                ));
             }
         }
         None
@@ -236,7 +238,7 @@ impl Group {
     fn waits_for(&self, placement: &str) -> Option<String> {
         let (number, wave) = self.waves.iter().find(|(_, wave)| wave.blocks())?;
         let example = wave.unready.first()?;
-        Some(format!("wave {number} of Placement {placement}, of which {example} is not ready"))
+        Some(format!("wave {number} of Placement {placement}: {example} is not ready"))
     }
 
     /// By when each wave in turn has had its time, whatever joined meanwhile: nothing waits longer than that.
@@ -330,7 +332,7 @@ impl Core {
                 reason: Reason::WaitingForWave,
                 count: wave.unready.len() as u64,
                 message: format!(
-                    "wave {number} of Placement {placement} was not ready within {} s, and the next one went{example}",
+                    "wave {number} of Placement {placement} was not ready within {} s; the next wave was started{example}",
                     group.deadline.as_secs()
                 ),
             }

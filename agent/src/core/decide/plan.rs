@@ -235,7 +235,8 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
         (Some(Ownership::Copy), None) => {
             return Decision::Skip(
                 Reason::Copy,
-                "an object is there whose mark is another's: somebody copied it; remove its label and annotation",
+                "the existing object carries the mark of another object (a copy), and is left alone. Remove its label \
+                 tideline.dev/agent and annotation tideline.dev/source",
             );
         }
         // What is made once would be taken for made, and is about to go.
@@ -386,10 +387,14 @@ pub(in crate::core) fn refuses(entry: &Entry, policy: &ApplyPolicy, seen: &Seen)
         _ if entry.implied => None,
         Takeover::Always => None,
         Takeover::IfUnmanaged if !seen.managed_elsewhere => None,
-        Takeover::IfUnmanaged => {
-            Some("an object is there that something else manages; only apply.takeover Always would take it over")
-        }
-        Takeover::Never => Some("an object is there, and apply.takeover is Never in its Placement"),
+        Takeover::IfUnmanaged => Some(
+            "the existing object is managed by another tool, and is not adopted. To adopt it, set apply.takeover: \
+                  Always in its Placement",
+        ),
+        Takeover::Never => Some(
+            "the object already exists, and apply.takeover is Never in its Placement. Delete it, or change \
+                                 apply.takeover",
+        ),
     }
 }
 

@@ -19,8 +19,8 @@ use crate::core::model::object::Object;
 pub const RAN_MAX: usize = 2_000;
 
 /// What is said of a Job that is gone, and that nobody has seen end.
-pub(in crate::core) const VANISHED: &str = "this Job was created here and is gone, so it may have run: it is not created again; to run it again, \
-                                   create its source anew, or change its Pod template where apply.recreate is OnImmutable";
+pub(in crate::core) const VANISHED: &str = "this Job was created here and is gone, so it may have run; it is not created again. To run it again, \
+                                            recreate its source, or change its Pod template with apply.recreate: OnImmutable";
 
 /// What ran, by place and source.
 #[derive(Debug, Default)]

@@ -18,8 +18,8 @@ use crate::core::interface::write::Write;
 use crate::core::model::change::Change;
 use crate::core::model::removal::RemovalState;
 
-const BROKEN: &str =
-    "the hub does not know of all that it gave to its clusters; nothing is removed until that is settled there";
+const BROKEN: &str = "the hub lost history that its clusters have seen; this agent removes nothing until its newer store is \
+     restored, or the loss is accepted with tideline-hub history accept";
 
 impl Core {
     /// The newest set that was ever accepted, as far as is known here.

@@ -201,9 +201,10 @@ fn count_down(counts: &mut BTreeMap<i32, usize>, wave: i32) {
 }
 
 /// The hub knows for what, and says so.
-const TOO_OLD: &str = "this agent is too old to understand what is to be done with it: upgrade it";
-const MAY_HAVE_RUN: &str = "it was assigned before history was lost at the hub, and may have run by then; to let it run: \
-                            tideline-hub release TARGET --reason MayHaveRun";
+const TOO_OLD: &str =
+    "this version of the agent does not support what the entry requires; not applied. Upgrade the agent";
+const MAY_HAVE_RUN: &str = "assigned before the hub lost history, so it may already have run; not created. To run it: tideline-hub \
+                            release TARGET --reason MayHaveRun";
 
 impl Core {
     pub(in crate::core) fn me(&self) -> Option<Me> {
@@ -598,7 +599,7 @@ impl Core {
         if self.objects.get(key).is_some_and(|object| failed_for_a_webhook(&object.outcome)) {
             self.mark_tried(key);
         } else if let Some(message) = self.work.limiter.wait(key) {
-            let message = format!("it waits, since others of its kind there fail: {message}");
+            let message = format!("waiting: an admission webhook fails for this kind in this namespace: {message}");
             self.conclude(now, key, Progress::Pending, Some(Reason::Webhook), message);
         }
         true
@@ -612,7 +613,10 @@ impl Core {
         if !correction || !self.waits_to_correct(now, &entry.key) {
             return false;
         }
-        let message = "somebody changes it again and again, and each time it is put back as its source says".to_owned();
+        let message =
+            "another client keeps changing this object and the agent keeps reverting it; corrections now back off. \
+                       Stop that client, or exempt the field in the Placement"
+                .to_owned();
         self.record_event(now, &entry.key, Reason::Drifted, message);
         true
     }

@@ -183,7 +183,7 @@ impl Core {
                 // That it is another's, which was said of what stands there, is still so.
                 let said = matches!(object.outcome.reason, Some(Reason::Unmanaged | Reason::Conflict | Reason::Copy));
                 if failures >= TRIES_MAX && !said && self.desired.get(key) == Some(entry) {
-                    let message = "an object stands there each time it is to be created".to_owned();
+                    let message = "another client creates this object each time before the agent does".to_owned();
                     self.conclude(now, key, Progress::Failed, Some(Reason::Conflict), message);
                 }
                 if failures > 0 { FollowUp::BackOff(None) } else { FollowUp::Look }
@@ -422,8 +422,7 @@ impl Core {
             Err(failure) if failure.reason == Reason::Throttled => self.operation_failed(now, key, failure),
             Err(failure) => {
                 let message = format!(
-                    "a field changed that cannot be changed in place, and the object is not deleted for it, because it could not be \
-                     created again: {}",
+                    "an immutable field changed; the object is not recreated, because the dry-run create was refused: {}",
                     failure.message
                 );
                 self.operation_failed(now, key, Failure { message, ..failure })
@@ -515,7 +514,9 @@ impl Core {
             }
             Ok(Step::Inspected { foreign, example, ours }) => {
                 let named = example.map(|example| format!(", such as {example}")).unwrap_or_default();
-                let message = format!("it holds {foreign} objects that are not ours{named}, and {ours} of ours");
+                let message = format!(
+                    "it still contains {foreign} objects not managed by this agent{named}, and {ours} managed by it"
+                );
                 self.removal_state(now, tombstone, RemovalState::Held(Reason::NotEmpty, message));
                 FollowUp::BackOff(None)
             }
@@ -661,7 +662,7 @@ fn left_to_others(conflicts: &[FieldConflict], observed: &Observed) -> Option<Le
 /// So often an object may be found to be another than was meant before that is a failure: once where somebody replaced it, and
 /// again where that was seen late.
 const MISSES_MAX: u32 = 3;
-const MISSED: &str = "another object stands there than was seen before, or none, also after several tries";
+const MISSED: &str = "the object was replaced or deleted between read and write, several times in a row";
 
 /// Fields named in a message: what fits its bound with room for long paths.
 const CONFLICTS_NAMED_MAX: usize = 8;

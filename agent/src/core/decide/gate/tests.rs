@@ -294,8 +294,7 @@ fn after_the_deadline_the_next_wave_goes_anyway_and_that_is_said() {
     let (mut world, [first, after, _]) = gated();
     world.run_for(Duration::from_mins(11));
     assert!(world.cluster.objects.contains_key(&after));
-    expect![["WaitingForWave 1: wave 0 of Placement retail/shop was not ready within 600 s, and the next one went: \
-         Deployment.apps shop/d: it starts"]]
+    expect!["WaitingForWave 1: wave 0 of Placement retail/shop was not ready within 600 s; the next wave was started: Deployment.apps shop/d: it starts"]
     .assert_eq(&world.hub.conditions().join("\n"));
     world.cluster.become_ready(&first);
     world.run_for(Duration::from_mins(1));
@@ -331,9 +330,9 @@ fn only_removals_of_what_was_its_placement_s_wait_for_a_gate() {
     assert!(world.cluster.objects.contains_key(&old), "what is held may replace it");
     let (_, _, report) = &world.hub.reports[&old];
     assert_eq!((report.progress, report.reason), (Progress::Deleting, Some(Reason::WaitingForWave)));
-    expect!["it goes when what may replace it has gone out, which waits for wave 0 of Placement retail/shop, of which Deployment.apps shop/d is not ready"]
+    expect!["removal waits until its possible replacement is applied, which waits for wave 0 of Placement retail/shop: Deployment.apps shop/d is not ready"]
         .assert_eq(&report.message);
-    expect!["WaitingForWave 2: 2 objects wait for wave 0 of Placement retail/shop, of which Deployment.apps shop/d is not ready"]
+    expect!["WaitingForWave 2: 2 objects wait for wave 0 of Placement retail/shop: Deployment.apps shop/d is not ready"]
         .assert_eq(&world.hub.conditions().join("\n"));
     world.cluster.become_ready(&first);
     world.run_for(Duration::from_mins(1));

@@ -23,8 +23,10 @@ impl SyncErrors {
                 SyncError::Older => (Reason::HistoryLost, "the hub answered with an older set; it was refused"),
                 SyncError::OtherHistory => (Reason::HistoryLost, "the hub has another set of the accepted version"),
                 SyncError::TooLarge => (Reason::TooLarge, "the set has more entries than a target may have"),
-                SyncError::Incomplete => (Reason::Unknown, "a set was not what its digest says; it was asked for anew"),
-                SyncError::OutOfPlace => (Reason::Unknown, "an answer did not belong to its question"),
+                SyncError::Incomplete => (Reason::Unknown, "digest mismatch in a received set; it is fetched again"),
+                SyncError::OutOfPlace => {
+                    (Reason::Unknown, "the hub's answer did not match the request; it was rejected")
+                }
                 SyncError::PolicyMissing => (Reason::Unknown, "an entry named a policy that was not sent"),
             };
             TargetCondition { reason, count: *count, message: message.to_owned() }
