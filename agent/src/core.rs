@@ -86,7 +86,7 @@ pub struct Config {
     pub hub: HubId,
     /// What the cluster said of itself when the agent began.
     pub facts: ClusterFacts,
-    /// Whether that was all that it has to say.
+    /// True once every fact of the cluster was answered.
     pub answered: bool,
     /// This process, as people tell it from another with the same identity.
     pub instance: Instance,
@@ -118,7 +118,7 @@ pub struct Keeping {
 #[derive(Clone, Debug, Default)]
 pub struct Loaded {
     pub enrolled: Option<Enrolled>,
-    /// What the identity says that it is, where the journal was not told so yet: it was handed over, and the process ended.
+    /// Set if the identity was handed over to this target, and the process ended before the journal recorded it.
     pub handed_to: Option<Enrolled>,
     pub formers: Formers,
     /// The newest set that it accepted as one of its former targets.
@@ -158,7 +158,7 @@ pub struct Loaded {
     pub came_back: Vec<CameBack>,
 }
 
-/// What was said against this agent, or of the hub's history, while there was no journal to keep it.
+/// Mode and history received from the hub while the journal could not be opened.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     mode: Option<AgentMode>,
@@ -199,8 +199,7 @@ pub struct Core {
     lacks_bodies: bool,
     ran: Ran,
     restored: Restored,
-    /// Of which the hub told something that happened once, with a set that is not on disk yet. Nothing else is known of what
-    /// it assigns anew, and that is not forgotten.
+    /// Keys with a terminal fact in a set that is not on disk yet. Nothing else records the fact, so it is kept.
     told_ahead: BTreeSet<ObjectKey>,
     /// Objects that stand, as the journal knows them.
     recorded: usize,

@@ -1,4 +1,4 @@
-//! The agent: keeps one workload cluster as its hub says, and says how it is.
+//! The agent: applies the hub's desired set to one workload cluster, and reports its state.
 //!
 //! In reading order: [`run`] puts an agent together; the driver owns the [`core`](mod@core), which decides everything and
 //! does nothing; the edges do what it asks for: the journal (disk), the link (hub), the [`cluster`].

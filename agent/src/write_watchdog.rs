@@ -1,6 +1,6 @@
-//! Waiting for a disk that may hang: what is late can be said, and what never comes back ends the wait. Whoever writes hangs
-//! then for good, and only another process can go on. A disk that is slow and gets on with it does not hang: a large set takes
-//! minutes on some.
+//! Bounds the wait for a write to the disk: reports it when late, and gives up when it does not return. A blocked thread
+//! cannot be freed, so only a new process can continue. A slow disk that makes progress does not count: a large set may
+//! take minutes.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -489,7 +489,7 @@ impl Target<'_> {
         content: &Value,
     ) -> Result<Object, Refused> {
         let bytes = serde_json::to_vec(content).expect("a JSON value can be written");
-        let want = Want::to_fold(&self.resource);
+        let want = Want::for_decode(&self.resource);
         let call_ = Call { method, uri, content: Some((media_type, bytes)), want, impersonate: self.impersonate };
         call(&self.executor.client, call_).await
     }
@@ -501,7 +501,7 @@ impl Target<'_> {
 
     /// Reads the object as it is decoded; None if it is not there.
     async fn read(&self) -> Result<Option<Object>, Refused> {
-        self.read_as(Want::to_fold(&self.resource)).await
+        self.read_as(Want::for_decode(&self.resource)).await
     }
 
     async fn read_metadata(&self) -> Result<Option<Object>, Refused> {

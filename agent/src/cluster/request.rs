@@ -39,7 +39,7 @@ pub(super) enum Want {
 
 impl Want {
     /// Enough to decode an object of this kind.
-    pub(super) fn to_fold(resource: &Resource) -> Self {
+    pub(super) fn for_decode(resource: &Resource) -> Self {
         if resource.status { Self::Whole } else { Self::Metadata }
     }
 }

@@ -1,4 +1,4 @@
-//! Looks for what no event told: objects that are not as they were applied, copies of ours, and what came back.
+//! Finds what watches do not report: drift, copied marks, restored objects.
 
 pub(super) mod copies;
 pub(super) mod drift;

@@ -1,4 +1,4 @@
-//! What is to be done about an object, and what must not be: functions of what is known.
+//! Decisions about each object, as pure functions of the known state.
 //!
 //! [`plan`] decides for what is assigned, [`remove`] for what is not, as the one gate for deletions. [`gate`] has a wave wait for
 //! the one before it, [`fuse`] holds what is too much at once until [`approve`] says that a person wants it, and [`ran`] knows what

@@ -30,7 +30,7 @@ pub(super) struct Written {
     /// It could not be read when this process began, which is not enrolled by what it knows: what it holds may be who this
     /// agent is.
     unread: bool,
-    /// This process knew once what it holds: who changes it after that is another.
+    /// This process has read or written it; any later change is by another process.
     known: bool,
     /// Nothing but that it is forbidden was said.
     forbidden: bool,

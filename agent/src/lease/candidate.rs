@@ -1,4 +1,4 @@
-//! Stands by until the Lease is to be had, and then keeps it.
+//! Waits to acquire the Lease, then renews it.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;

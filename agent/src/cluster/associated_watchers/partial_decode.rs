@@ -33,14 +33,14 @@ struct PartialMeta {
     namespace: Option<String>,
     uid: Option<String>,
     resource_version: Option<String>,
-    labels: LeanLabels,
+    labels: PartialLabels,
     owner_references: Option<Vec<OwnerReference>>,
     deletion_timestamp: Option<Time>,
 }
 
 #[derive(Default, Deserialize)]
 #[serde(default)]
-struct LeanLabels {
+struct PartialLabels {
     #[serde(rename = "kubernetes.io/service-name")]
     service: Option<String>,
 }

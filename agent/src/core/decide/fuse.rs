@@ -54,8 +54,8 @@ pub(in crate::core) struct Fuse {
     known: BTreeSet<Tombstone>,
     /// Those of them that are not on disk yet.
     unsaved: BTreeSet<Tombstone>,
-    /// Removals that were asked for and not judged, all of which count: a large removal is held whole, not once its first part
-    /// is gone. What is held for another reason is none of them.
+    /// Removals requested and not yet judged. All of them count, so that a large removal is held before its first deletion.
+    /// Removals that are held for another reason are not included.
     waiting: BTreeSet<Tombstone>,
     /// What waits for a history to be whole again: all of it is judged together when the first of it goes on.
     paused: BTreeSet<Tombstone>,
@@ -141,7 +141,7 @@ impl Fuse {
         self.paused.extend(self.waiting.take(tombstone));
     }
 
-    /// What is asked for and would be held, were this judged now.
+    /// The requested removals that would be held if this one were judged now.
     pub(in crate::core) fn about_to_be_held(&self, tombstone: &Tombstone, managed: usize) -> Vec<Tombstone> {
         let asked = self.waiting.len() + usize::from(!self.waiting.contains(tombstone));
         let judged = self.known.contains(tombstone) || self.held.contains(tombstone);

@@ -1,5 +1,5 @@
-//! Readiness gates: a wave of a gated Placement's objects is begun once those of its lower waves are ready, or had their
-//! time. Only what is to be written anew waits; what drifted is mended at once.
+//! Readiness gates: a wave starts when all lower waves of its Placement are ready, or past their deadline. New writes wait;
+//! corrections of drift do not.
 //!
 //! ```text
 //!  waves of one Placement:  -40 ready   0 not ready ◀─ the front   20 held   40 held

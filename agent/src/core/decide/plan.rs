@@ -35,7 +35,7 @@ pub(in crate::core) struct Situation<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Found {
     AsKnown,
-    /// It was to be let go of before this was assigned, and was not: so it counts as adopted.
+    /// It was due to be orphaned before this entry was assigned, and was not yet; it counts as adopted.
     LetGo,
 }
 
@@ -59,14 +59,14 @@ pub(in crate::core) enum Marks {
 pub(in crate::core) enum Decision {
     /// It is as it should be, or is to be left as it is.
     Nothing(Settled),
-    /// It is left as it is, under another policy or as another account: what becomes of it later is what these say.
+    /// The object stays unchanged; its record takes the new policy or account, which governs its later removal.
     UpdateRecord,
     /// What is there is ours and right; only the journal does not know.
     Record {
         uid: Uid,
         origin: Origin,
     },
-    /// It says of itself that it is right, and the journal does not know: a look will tell.
+    /// The mark matches, but the journal has no record; one live read decides.
     Verify {
         uid: Uid,
         origin: Origin,
@@ -88,7 +88,7 @@ pub(in crate::core) enum Decision {
     Wait(Reason),
     /// Assigned, but not to be applied.
     Withhold(Reason),
-    /// Not to be applied onto what is in its place; nothing tells when that goes.
+    /// Another object is in its place, so it is not applied. No event announces when that object goes.
     Skip(Reason, &'static str),
     /// Cannot be done, for now.
     Fail(Reason, String),

@@ -38,7 +38,7 @@ pub(in crate::core) struct Evidence<'a> {
     /// What is seen was read just now.
     pub(in crate::core) looked: bool,
     pub(in crate::core) journal: JournalAge,
-    /// What stands there is of another source, which is or was being removed too.
+    /// The object belongs to another source, whose removal is or was pending as well.
     pub(in crate::core) leaves_too: bool,
     /// Whether the cluster goes out of service.
     pub(in crate::core) decommission: Decommission,
@@ -51,7 +51,7 @@ pub(in crate::core) enum Ground<'a> {
     Unassigned(&'a Uid),
     /// It is in no set that is known, and nothing says that it was taken out.
     Unexplained,
-    /// Nor is this, and it came back after it was gone, or after its kind was looked at.
+    /// In no known set either, and it reappeared after it was gone or after its kind was listed.
     Restored,
 }
 
@@ -70,8 +70,7 @@ pub(in crate::core) enum Verdict {
     Inspect,
     /// A live look at itself is needed first.
     Look,
-    /// The place has a new source: what is there is handed over when that is applied, or its mark is written. Or it has
-    /// the same again, and is adopted by it.
+    /// The key is assigned again: a new source takes ownership by its apply or by a mark; the same source adopts.
     TransferOwnership,
     /// Nothing of this source stands there: the removal is done.
     Forget,

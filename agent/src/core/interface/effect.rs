@@ -54,7 +54,7 @@ pub enum Effect {
     Follow(BTreeMap<AssociatedKind, Follow>),
     /// A patrol has ended so.
     Patrolled(PatrolTally),
-    /// So far the cluster has gone out of service; or it is in service again.
+    /// Progress of the decommission, or its end: the cluster is in service again.
     Decommissioned(DecommissionReport),
     /// Everything that had to be done before stopping is done.
     Stopped,

@@ -29,7 +29,7 @@ pub enum AgentMode {
     Frozen(FreezeReason),
 }
 
-/// By what it is decided whether an object is deleted or let go of.
+/// The prune policy that decides between delete and orphan, and where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RemovalPolicy {
     /// A tombstone said it, and that stands for all that goes from its place, whatever journal and mark say: they know what

@@ -24,8 +24,8 @@ pub(in crate::core) struct Object {
     pub(in crate::core) probe: Option<Seen>,
     /// A write found something else than was seen there; the next creation finds out what.
     pub(in crate::core) doubted: bool,
-    /// A creation has found something there, or has ended without a word of what it did, and no list or watch has shown since
-    /// what stands there. So that they show nothing does not say that nothing does.
+    /// A create found an object, or ended without a result, and no list or watch has shown it since. Absence proves
+    /// nothing.
     pub(in crate::core) unshown: bool,
     pub(in crate::core) flight: Option<OpId>,
     /// The present entry was tried, well or not.
@@ -125,14 +125,13 @@ pub(in crate::core) enum Status {
     Awaited {
         failed: u8,
     },
-    /// It could not be read, often or before the hub knew anything of the object: it is told without it, before that is tried
-    /// again.
+    /// Reading the status failed; the object is reported without it, then the read is retried.
     Unreadable {
         failed: u8,
     },
 }
 
-/// A report by its digests, cut to 64 bits: that a change is taken for none happens once in 2^64.
+/// A report as 64-bit digests. A change goes unnoticed with a probability of 2^-64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) struct ReportDigest {
     pub(in crate::core) facts: u64,

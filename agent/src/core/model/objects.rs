@@ -1,5 +1,4 @@
-//! What is known of every place, by key. A target has tens of thousands of them, of which some tens are worked on at a
-//! time; the others are kept [`Compact`], in a tenth of the memory.
+//! All objects, by key. Of tens of thousands, some tens are in work; the others are [`Compact`], in a tenth of the memory.
 //!
 //! Whoever asks for a place gets it whole, and what was changed is compacted when the step ends, or before that if it is
 //! much. What cannot be compacted, because something is under way or the matter with it, stays whole.

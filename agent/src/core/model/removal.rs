@@ -40,8 +40,7 @@ pub(in crate::core) enum Cause {
     Approved,
     /// Nothing explains that it is in no set, and the cluster goes out of service. Ends if it stays in service.
     Retired,
-    /// It was retired, and the cluster stays in service. Something may have been done by then of which nobody was told: what
-    /// stands there is looked at once, and then it ends.
+    /// Was `Retired`, and the cluster is in service again. One live read shows what was already done; then it ends.
     Spared,
 }
 
@@ -66,7 +65,7 @@ pub(in crate::core) enum JournalAge {
     Current,
     /// Nobody has: the data directory may have been set back, and a removal in it may be of years ago.
     Unknown,
-    /// Nobody has, and it was set back: what stands at the cluster was applied by a later one.
+    /// Not yet, and the journal is older than the cluster: a later one applied what is there.
     SetBack,
 }
 

@@ -1,5 +1,4 @@
-//! Texts that many have alike, held once: kinds, versions, spaces, namespaces, and the name that an object has at both ends;
-//! what is said of its health.
+//! Interned strings: kinds, versions, spaces, namespaces, object names, messages of health.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

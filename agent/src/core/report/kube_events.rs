@@ -1,5 +1,5 @@
-//! What is worth an Event at the cluster, for whoever looks at an object there and asks why it is not as its source says:
-//! what goes wrong, and keeps going wrong. What goes well, or is put right by itself, is none.
+//! Events on objects that differ from their source and keep failing. Success, and a failure that the next try fixes, get
+//! none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! How often something is said of each of many: at once where nothing was said of it for a while, and when that time is over
-//! otherwise. What changes meanwhile is not kept: whoever is due is looked at again, and its newest state is said.
+//! A rate limit for each key: the first report goes out at once, further ones when the interval ends. Only the key waits;
+//! its newest state is sent.
 
 use std::borrow::Borrow;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! Who gets the operations that may be under way: no kind all of them, and next to none what a webhook does not answer for,
-//! so that what waits for a webhook keeps nothing else waiting.
+//! Divides the concurrency limit: no kind gets all of it, and objects behind a webhook that does not answer get almost
+//! none.
 //!
 //! Webhooks are asked about kinds, and most of them about some namespaces only: those that a team has labelled, or all but
 //! those of the system. So it is the objects of one kind in one namespace that wait together.

@@ -20,7 +20,7 @@ use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
 use crate::core::model::object::{Me, Object, Seen};
 use crate::core::model::removal::{Removal, RemovalState};
 
-/// What a live look for the sake of a removal found just now.
+/// The result of a live read that was made for a removal.
 #[derive(Debug)]
 pub(in crate::core) enum Looked {
     /// Nobody looked.

@@ -332,8 +332,10 @@ fn only_removals_of_what_was_its_placement_s_wait_for_a_gate() {
     assert_eq!((report.progress, report.reason), (Progress::Deleting, Some(Reason::WaitingForWave)));
     expect!["removal waits until its possible replacement is applied, which waits for wave 0 of Placement retail/shop: Deployment.apps shop/d is not ready"]
         .assert_eq(&report.message);
-    expect!["WaitingForWave 2: 2 objects wait for wave 0 of Placement retail/shop: Deployment.apps shop/d is not ready"]
-        .assert_eq(&world.hub.conditions().join("\n"));
+    expect![
+        "WaitingForWave 2: 2 objects wait for wave 0 of Placement retail/shop: Deployment.apps shop/d is not ready"
+    ]
+    .assert_eq(&world.hub.conditions().join("\n"));
     world.cluster.become_ready(&first);
     world.run_for(Duration::from_mins(1));
     world.cluster.finalize();
