@@ -18,7 +18,8 @@ const KEPT_MAX: u32 = 2;
 pub(super) fn prepare(path: &Path) -> Result<bool, Error> {
     let io = |action: &'static str| move |source| Error::Io { action, path: path.to_owned(), source };
     if let Some(parent) = path.parent() {
-        fs::create_dir_all(parent).map_err(io("create the directory of"))?;
+        let refused = |source| Error::beside("create the directory of", path.to_owned(), source);
+        fs::create_dir_all(parent).map_err(refused)?;
     }
     recover(path)?;
     let files = match fs::read_dir(path) {
@@ -99,7 +100,7 @@ pub(super) fn remove_moved_aside(path: &Path) -> Result<(), Error> {
     let aside = (1..=KEPT_MAX).map(|n| place(path, n)).chain([path.with_extension("newer")]);
     for aside in aside.filter(|aside| aside.exists()) {
         warn!("the disk is full: {aside:?}, a journal that cannot be used, is removed");
-        fs::remove_dir_all(&aside).map_err(|source| Error::Io { action: "remove", path: aside, source })?;
+        fs::remove_dir_all(&aside).map_err(|source| Error::beside("remove", aside, source))?;
     }
     Ok(())
 }
@@ -123,11 +124,11 @@ pub(super) fn next(journal: &Path) -> Result<PathBuf, Error> {
 /// [`recover`] puts back at the next start.
 pub(super) fn swap(path: &Path, next: &Path) -> Result<(), Error> {
     let former = path.with_extension(FORMER);
-    let io = |action: &'static str| move |source| Error::Io { action, path: path.to_owned(), source };
+    let refused = |action: &'static str| move |source| Error::beside(action, path.to_owned(), source);
     remove(&former)?;
-    fs::rename(path, &former).map_err(io("move aside"))?;
-    fs::rename(next, path).map_err(io("replace"))?;
-    sync_parent(path).map_err(io("sync the directory of"))?;
+    fs::rename(path, &former).map_err(refused("move aside"))?;
+    fs::rename(next, path).map_err(refused("replace"))?;
+    sync_parent(path).map_err(refused("sync the directory of"))?;
     remove(&former)
 }
 
@@ -135,7 +136,7 @@ pub(super) fn swap(path: &Path, next: &Path) -> Result<(), Error> {
 fn recover(path: &Path) -> Result<(), Error> {
     let former = path.with_extension(FORMER);
     if !path.exists() && former.exists() {
-        fs::rename(&former, path).map_err(|source| Error::Io { action: "put back", path: path.to_owned(), source })?;
+        fs::rename(&former, path).map_err(|source| Error::beside("put back", path.to_owned(), source))?;
     }
     remove(&former)?;
     next(path).map(drop)
@@ -160,6 +161,6 @@ fn sync_parent(path: &Path) -> io::Result<()> {
 pub(super) fn remove(path: &Path) -> Result<(), Error> {
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        outcome => outcome.map_err(|source| Error::Io { action: "remove", path: path.to_owned(), source }),
+        outcome => outcome.map_err(|source| Error::beside("remove", path.to_owned(), source)),
     }
 }

@@ -47,6 +47,13 @@ pub enum Error {
 }
 
 impl Error {
+    /// What came of a file beside the journal. That the medium refuses it says nothing of the journal, and may pass.
+    pub(super) fn beside(action: &'static str, path: PathBuf, source: io::Error) -> Self {
+        let of_the_medium = is_of_the_medium(&source);
+        let error = Self::Io { action, path, source };
+        if of_the_medium { Self::Away(tideline_runtime::exit::chain(&error)) } else { error }
+    }
+
     /// Whether the disk refuses, which may pass: it is full, read-only, or fails.
     pub(crate) fn is_of_the_disk(&self) -> bool {
         match self {

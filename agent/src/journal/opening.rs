@@ -141,13 +141,15 @@ impl Opening {
         Ok(())
     }
 
-    /// Notes that it came back, whatever came of it.
-    fn end(&self) -> Result<(), Error> {
+    /// Notes that it came back, whatever came of it. Where that cannot be noted, what came of it is no less there.
+    pub(super) fn end(&self) {
         let mut count = self.count();
         if *count != Count::Withdrawn {
             *count = Count::None;
         }
-        note(&self.path, 0)
+        if let Err(error) = note(&self.path, 0) {
+            warn!("an opening of the journal that came back counts as one that did not: {}", chain(&error));
+        }
     }
 
     /// The process was asked to stop: that it ends says nothing of the journal.
@@ -186,16 +188,13 @@ fn boot() -> String {
 
 fn note(journal: &Path, deaths: u32) -> Result<(), Error> {
     let marker = marker(journal);
-    let io = |action: &'static str| {
-        let path = marker.clone();
-        move |source| Error::Io { action, path, source }
-    };
     if deaths > 0 {
-        return fs::write(&marker, format!("{deaths}\n{}\n", boot())).map_err(io("write"));
+        let written = fs::write(&marker, format!("{deaths}\n{}\n", boot()));
+        return written.map_err(|source| Error::beside("write", marker, source));
     }
     match fs::remove_file(&marker) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        outcome => outcome.map_err(io("remove")),
+        outcome => outcome.map_err(|source| Error::beside("remove", marker, source)),
     }
 }
 
@@ -251,7 +250,7 @@ fn open_once(opening: &Opening) -> Result<(Engine, Contents), Error> {
         return Err(Error::Damaged(format!("found while it was open: {why}")));
     }
     if opening.deaths() >= DEATHS_MAX {
-        opening.end()?;
+        opening.end();
         return Err(Error::Damaged(format!("{DEATHS_MAX} processes died while it was being opened")));
     }
     opening.begin()?;
@@ -261,6 +260,6 @@ fn open_once(opening: &Opening) -> Result<(Engine, Contents), Error> {
         Ok((engine, contents))
     })
     .unwrap_or_else(|_panic| Err(Error::Damaged("the engine panicked over it".to_owned())));
-    opening.end()?;
+    opening.end();
     outcome
 }

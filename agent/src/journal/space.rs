@@ -73,18 +73,15 @@ pub(super) fn probe(journal: &Path) -> Result<(), Error> {
         file.sync_all()
     });
     let removed = remove(&path);
-    outcome.map_err(|source| Error::Io { action: "write", path, source })?;
+    outcome.map_err(|source| Error::beside("write", path, source))?;
     removed
 }
 
 fn require(journal: &Path, needed: u64) -> Result<(), Error> {
     let directory = journal.parent().unwrap_or(Path::new("."));
-    let io = |source: rustix::io::Errno| Error::Io {
-        action: "ask for the free space of",
-        path: directory.to_owned(),
-        source: source.into(),
-    };
-    let disk = rustix::fs::statvfs(directory).map_err(io)?;
+    let refused =
+        |source: rustix::io::Errno| Error::beside("ask for the free space of", directory.to_owned(), source.into());
+    let disk = rustix::fs::statvfs(directory).map_err(refused)?;
     let free = disk.f_bavail.saturating_mul(disk.f_frsize);
     if free >= needed { Ok(()) } else { Err(Error::Space { path: directory.to_owned(), free, needed }) }
 }
@@ -96,6 +93,6 @@ fn reserve(journal: &Path) -> PathBuf {
 fn remove(path: &Path) -> Result<(), Error> {
     match fs::remove_file(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        outcome => outcome.map_err(|source| Error::Io { action: "remove", path: path.to_owned(), source }),
+        outcome => outcome.map_err(|source| Error::beside("remove", path.to_owned(), source)),
     }
 }

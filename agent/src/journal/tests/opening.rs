@@ -84,6 +84,28 @@ async fn an_opening_that_was_asked_to_stop_does_not_count() -> Result<(), anyhow
     Ok(())
 }
 
+#[tokio::test]
+async fn what_the_medium_refuses_beside_the_journal_is_not_its_damage() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    filled(&path, 3).await?;
+    // Its first page is nobody's: an input/output error.
+    std::os::unix::fs::symlink("/proc/self/mem", path.with_extension("opening"))?;
+    let (journal, _) = Journal::open_or_wait(&path, &CancellationToken::new())?;
+    assert!(journal.away().is_some_and(|why| why.contains("journal.opening")), "{:?}", journal.away());
+    fs::remove_file(path.with_extension("opening"))?;
+    assert!(!is_empty(&reopened(&path)?), "it waits for the disk");
+    assert!(!directory.path().join("journal.damaged-1").exists());
+
+    let opening = Opening::new(&path);
+    opening.begin()?;
+    fs::remove_file(path.with_extension("opening"))?;
+    fs::create_dir(path.with_extension("opening"))?;
+    // Nothing to answer for who opened it.
+    opening.end();
+    Ok(())
+}
+
 /// It hangs in a pipe that nobody writes to.
 #[tokio::test]
 async fn an_opening_that_hangs_ends_when_it_is_asked_to_stop_and_does_not_count() -> Result<(), anyhow::Error> {
