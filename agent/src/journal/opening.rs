@@ -1,6 +1,6 @@
 //! How a journal is opened: for how long, what counts against it, and what becomes of one that cannot be used.
 //!
-//! An opening may take as long as it gets on. The file `opening` beside the journal counts the processes that died in it: three
+//! An opening may take as long as it gets on, or as the disk owes it an answer. The file `opening` beside the journal counts the processes that died in it: three
 //! within one boot are no power cut, and the journal is taken for the cause. Who is asked to stop takes its own count back.
 
 use std::fs;
@@ -49,7 +49,7 @@ pub(super) fn open(path: &Path, stop: &CancellationToken) -> Result<(Slot, Loade
         })
         .map_err(|source| Error::Io { action: "start a thread for", path: path.to_owned(), source })?;
     let begun = Instant::now();
-    let (mut standstill, mut said) = (Standstill { moved: 0, since: begun }, false);
+    let (mut standstill, mut said, mut said_slow) = (Standstill { moved: 0, since: begun }, false, false);
     loop {
         match outcome.recv_timeout(LOOK_EVERY) {
             Ok(outcome) => return outcome,
@@ -60,17 +60,35 @@ pub(super) fn open(path: &Path, stop: &CancellationToken) -> Result<(Slot, Loade
             opening.withdraw();
             return Err(Error::Stopped);
         }
-        if standstill.lasts(Instant::now(), opening.moved()) {
+        let seen = opening.seen();
+        if standstill.lasts(Instant::now(), seen) {
+            if !is_measured() {
+                // It may have got on all the time.
+                opening.withdraw();
+            }
             return Err(Error::StuckOpening { seconds: STILL_MAX.as_secs() });
         }
         if !said && begun.elapsed() > LATE_AFTER {
             said = true;
             warn!("opening the journal {path:?} takes long; the agent waits for as long as the disk gets on with it");
         }
+        if !said_slow && seen == Seen::InTheDisk && begun.elapsed() > STILL_MAX {
+            said_slow = true;
+            warn!("the disk is slow to answer while the journal {path:?} is being opened; the agent waits for it");
+        }
     }
 }
 
-/// Whether something moves.
+/// What is seen of an opening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seen {
+    /// The kernel keeps one of its threads until the disk has answered. Another process would wait for the same.
+    InTheDisk,
+    /// So much has moved.
+    Moved(u64),
+}
+
+/// Whether something moves, or is the disk's to move.
 #[derive(Debug)]
 pub(super) struct Standstill {
     pub(super) moved: u64,
@@ -78,10 +96,12 @@ pub(super) struct Standstill {
 }
 
 impl Standstill {
-    /// Takes how much has moved, and says whether that has been the same for too long.
-    pub(super) fn lasts(&mut self, now: Instant, moved: u64) -> bool {
-        if moved != self.moved {
-            *self = Self { moved, since: now };
+    /// Takes what is seen, and says whether nothing has moved for too long, without the disk at fault.
+    pub(super) fn lasts(&mut self, now: Instant, seen: Seen) -> bool {
+        match seen {
+            Seen::InTheDisk => self.since = now,
+            Seen::Moved(moved) if moved != self.moved => *self = Self { moved, since: now },
+            Seen::Moved(_) => {}
         }
         now.saturating_duration_since(self.since) > STILL_MAX
     }
@@ -117,8 +137,11 @@ impl Opening {
     }
 
     /// What changes as long as it gets on. Inside of sled, only the kernel knows that.
-    fn moved(&self) -> u64 {
-        self.steps.load(Ordering::Relaxed).wrapping_add(carried())
+    fn seen(&self) -> Seen {
+        if is_in_the_disk() {
+            return Seen::InTheDisk;
+        }
+        Seen::Moved(self.steps.load(Ordering::Relaxed).wrapping_add(carried()))
     }
 
     /// How many processes died over it since the machine was booted.
@@ -168,17 +191,37 @@ impl Opening {
 
 /// Bytes that the threads of openings read and wrote. Always the same where the kernel does not count them.
 pub(super) fn carried() -> u64 {
-    let is_ours = |task: &Path| {
-        let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
-        name.trim() == THREAD || name.starts_with(ENGINE_THREADS)
-    };
     let bytes = |task: &Path| -> u64 {
         let counts = fs::read_to_string(task.join("io")).unwrap_or_default();
         let of = |line: &str| line.strip_prefix("rchar: ").or(line.strip_prefix("wchar: "))?.parse::<u64>().ok();
         counts.lines().filter_map(of).sum()
     };
-    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten().map(|task| task.path());
-    tasks.filter(|task| is_ours(task)).map(|task| bytes(&task)).sum()
+    tasks().map(|task| bytes(&task)).sum()
+}
+
+/// Whether the kernel counts what threads read and write. Where it does not, nothing is known of what seems to hang.
+fn is_measured() -> bool {
+    fs::read_to_string("/proc/thread-self/io").is_ok()
+}
+
+/// Whether a thread of an opening is in uninterruptible sleep, where it waits for a disk, or for a server that has its files.
+fn is_in_the_disk() -> bool {
+    tasks().any(|task| is_uninterruptible(&fs::read_to_string(task.join("stat")).unwrap_or_default()))
+}
+
+/// The state is what follows the name, which may hold anything, in parentheses.
+pub(super) fn is_uninterruptible(stat: &str) -> bool {
+    stat.rsplit_once(')').is_some_and(|(_, behind)| behind.trim_start().starts_with('D'))
+}
+
+/// The threads of openings.
+fn tasks() -> impl Iterator<Item = PathBuf> {
+    let is_ours = |task: &PathBuf| {
+        let name = fs::read_to_string(task.join("comm")).unwrap_or_default();
+        name.trim() == THREAD || name.starts_with(ENGINE_THREADS)
+    };
+    let tasks = fs::read_dir("/proc/self/task").into_iter().flatten().flatten();
+    tasks.map(|task| task.path()).filter(is_ours)
 }
 
 /// Names the time since the machine was booted. Nothing where the kernel does not, so that every death counts.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::super::opening::{Opening, STILL_MAX, Standstill, carried, once_more};
+use super::super::opening::{Opening, STILL_MAX, Seen, Standstill, carried, is_uninterruptible, once_more};
 use super::*;
 
 /// Says to a process where to die over an opening. Without it, that is a test like others, and nothing to do.
@@ -154,13 +154,29 @@ fn an_opening_takes_as_long_as_something_moves() {
     let mut now = begun;
     for moved in 1..100 {
         now += step;
-        assert!(!standstill.lasts(now, moved));
+        assert!(!standstill.lasts(now, Seen::Moved(moved)));
     }
     // What a thread counted goes when it ends: less is movement too.
     now += step;
-    assert!(!standstill.lasts(now, 7));
-    assert!(!standstill.lasts(now + STILL_MAX, 7));
-    assert!(standstill.lasts(now + STILL_MAX + Duration::from_millis(1), 7));
+    assert!(!standstill.lasts(now, Seen::Moved(7)));
+    assert!(!standstill.lasts(now + STILL_MAX, Seen::Moved(7)));
+    assert!(standstill.lasts(now + STILL_MAX + Duration::from_millis(1), Seen::Moved(7)));
+}
+
+#[test]
+fn what_waits_for_the_disk_is_waited_for() {
+    let begun = Instant::now();
+    let mut standstill = Standstill { moved: 7, since: begun };
+    let answered = begun + 10 * STILL_MAX;
+    assert!(!standstill.lasts(answered, Seen::InTheDisk));
+    assert!(!standstill.lasts(answered + STILL_MAX, Seen::Moved(7)), "it may go on now");
+    assert!(standstill.lasts(answered + STILL_MAX + Duration::from_millis(1), Seen::Moved(7)));
+
+    assert!(is_uninterruptible("81 (sled-io-7) D 1 81 81 0 -1 4194560"));
+    assert!(is_uninterruptible("81 (a) S (b) D 1 81 81 0 -1 4194560"));
+    for other in ["81 (sled-io-7) S 1 81", "81 (D) R 1 81", "81 (D", ""] {
+        assert!(!is_uninterruptible(other), "{other:?}");
+    }
 }
 
 #[test]
