@@ -1,5 +1,6 @@
 //! Reads at the start what the core needs, and judges whether it can be believed.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
@@ -13,7 +14,7 @@ use super::group::{Gathered, Group};
 use super::record::{
     self, ACCEPTED_KEY, CAPABILITIES_KEY, DECOMMISSION_KEY, ENROLLED_KEY, HISTORY_KEY, MODE_KEY, SCHEMA, SCHEMA_KEY,
 };
-use super::stage;
+use super::{space, stage};
 use crate::core::{AppliedRecord, Loaded, Shared};
 
 /// What was read, and what is to be known about the journal.
@@ -30,13 +31,19 @@ pub(super) struct Contents {
     pub(super) read: u64,
 }
 
-/// Reads everything but the bodies. `existed` says that a journal was there before it was opened; `step` is called as this
+/// Reads everything but the bodies of the journal in `path`. `existed` says that a journal was there before it was opened; `step` is called as this
 /// gets on.
-pub(super) fn load(engine: &Engine, existed: bool, step: &dyn Fn()) -> Result<Contents, Error> {
+pub(super) fn load(path: &Path, engine: &Engine, existed: bool, step: &dyn Fn()) -> Result<Contents, Error> {
     check_schema(engine, existed)?;
     check_capabilities(engine)?;
     let mut finishing = Gathered::new(|groups: &[Group]| {
         step();
+        let bytes = groups.iter().map(Group::bytes).sum();
+        if bytes == 0 {
+            return Ok(());
+        }
+        // It may be as much as any write, and is finished when there is room.
+        space::require_for_finishing(path, bytes)?;
         engine.commit(groups).map(drop)
     });
     stage::finish(engine, &mut |group| finishing.push(group).map(drop))?;

@@ -299,7 +299,7 @@ fn open_once(opening: &Opening) -> Result<(Engine, Contents), Error> {
     opening.begin()?;
     let outcome = std::panic::catch_unwind(|| {
         let engine = Engine::open(path)?;
-        let contents = load::load(&engine, existed, &|| opening.step())?;
+        let contents = load::load(path, &engine, existed, &|| opening.step())?;
         Ok((engine, contents))
     })
     .unwrap_or_else(|_panic| Err(Error::Damaged("the engine panicked over it".to_owned())));

@@ -183,7 +183,10 @@ impl Slot {
         if self.unfinished.load(Ordering::Acquire) {
             space::require_for_write(&self.path, 0)?;
             let engine = self.engine()?;
-            let mut finishing = Gathered::new(|groups: &[Group]| self.written(engine.commit(groups)));
+            let mut finishing = Gathered::new(|groups: &[Group]| {
+                space::require_for_write(&self.path, groups.iter().map(Group::bytes).sum())?;
+                self.written(engine.commit(groups))
+            });
             stage::finish(&engine, &mut |group| finishing.push(group).map(drop))?;
             finishing.commit()?;
             self.unfinished.store(false, Ordering::Release);

@@ -25,17 +25,26 @@ pub(super) fn require_for_write(journal: &Path, bytes: u64) -> Result<(), Error>
     require(journal, FREE_MIN + WRITTEN_TIMES * bytes)
 }
 
-/// Makes room for opening the journal, if there is none: gives up the reserve, then journals that were moved aside.
+/// As [`require_for_write`], of what is written before the journal can be read: makes room for it as for the opening.
+pub(super) fn require_for_finishing(journal: &Path, bytes: u64) -> Result<(), Error> {
+    make_room(journal, FREE_MIN + WRITTEN_TIMES * bytes)
+}
+
 pub(super) fn require_for_opening(journal: &Path) -> Result<(), Error> {
+    make_room(journal, OPEN_MIN)
+}
+
+/// Makes room, if there is none: gives up the reserve, then journals that were moved aside.
+fn make_room(journal: &Path, needed: u64) -> Result<(), Error> {
     let reserve = reserve(journal);
-    if require(journal, OPEN_MIN).is_err() && reserve.exists() {
+    if require(journal, needed).is_err() && reserve.exists() {
         tracing::warn!("the disk is full: {reserve:?} is given up, so that the journal can be read");
         remove(&reserve)?;
     }
-    if require(journal, OPEN_MIN).is_err() {
+    if require(journal, needed).is_err() {
         directory::remove_moved_aside(journal)?;
     }
-    require(journal, OPEN_MIN)
+    require(journal, needed)
 }
 
 /// Whether a copy of `bytes` fits beside what is there.

@@ -18,7 +18,7 @@ use crate::core::CameBack;
 const OBJECTS: u32 = 1_000;
 
 /// A journal as it is open, with numbers for bodies that follow those of `count` objects.
-fn open(path: &Path, count: u64) -> Result<Slot, Error> {
+pub(super) fn open(path: &Path, count: u64) -> Result<Slot, Error> {
     Ok(Slot::new(path, Engine::open(path)?, Numbers::new(count), 0, 0))
 }
 
@@ -33,7 +33,7 @@ pub(super) fn write(slot: &Slot, writes: &[Write]) -> Result<Vec<Group>, Error> 
     Ok(groups)
 }
 
-fn staged(path: &Path) -> Result<usize, Error> {
+pub(super) fn staged(path: &Path) -> Result<usize, Error> {
     let mut staged = 0;
     Engine::open(path)?.scan(Table::Staged, |_, _| {
         staged += 1;
@@ -267,7 +267,7 @@ async fn what_a_disk_refused_the_rest_of_is_finished_before_anything_else_is_wri
 }
 
 /// A journal that was just switched, with nothing put in place yet, and the number of its parts.
-async fn just_switched(path: &Path) -> Result<(Vec<Arc<Entry>>, usize), anyhow::Error> {
+pub(super) async fn just_switched(path: &Path) -> Result<(Vec<Arc<Entry>>, usize), anyhow::Error> {
     let (second, groups) = switched()?;
     filled(path, 600).await?;
     let switch = groups.iter().position(is_switch).expect("it is switched");

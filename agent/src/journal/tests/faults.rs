@@ -14,6 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::super::bodies::Numbers;
 use super::super::slot::Pace;
+use super::cuts::{just_switched, open, staged};
 use super::*;
 use crate::write_watchdog;
 
@@ -426,6 +427,28 @@ async fn without_room_to_open_it_the_journal_is_away_until_there_is() -> Result<
     let (journal, loaded) = tokio::time::timeout(SOON, again).await???;
     assert_eq!(loaded.entries, entries);
     journal.write(vec![applied(1)]).await?;
+    Ok(())
+}
+
+/// sled that meets a full disk may hang, and an opening has nobody who wakes it.
+#[tokio::test]
+async fn a_switch_is_finished_only_where_there_is_room_for_it() -> Result<(), anyhow::Error> {
+    let Some(disk) = Disk::mounted(48)? else { return Ok(()) };
+    let (second, _) = just_switched(&disk.journal()).await?;
+    let _ = fs::remove_file(disk.journal().with_extension("reserve"));
+    disk.fill((4 << 20) + (64 << 10))?;
+    let before = staged(&disk.journal())?;
+    let (journal, _) = Journal::open_or_wait(&disk.journal(), &CancellationToken::new())?;
+    assert!(journal.away().is_some_and(|why| why.contains("kB left")), "{:?}", journal.away());
+    let slot = open(&disk.journal(), 600)?;
+    slot.leave_unfinished();
+    let refused = slot.mend();
+    assert!(matches!(refused, Err(Error::Space { .. })), "{refused:?}");
+    drop(slot);
+    assert_eq!(staged(&disk.journal())?, before);
+    disk.empty()?;
+    assert_eq!(reopened(&disk.journal())?.entries, second);
+    assert_eq!(staged(&disk.journal())?, 0);
     Ok(())
 }
 
