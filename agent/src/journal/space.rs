@@ -30,6 +30,7 @@ pub(super) fn require_for_finishing(journal: &Path, bytes: u64) -> Result<(), Er
     make_room(journal, FREE_MIN + WRITTEN_TIMES * bytes)
 }
 
+/// Refuses an opening that would fill the disk; makes room for it first.
 pub(super) fn require_for_opening(journal: &Path) -> Result<(), Error> {
     make_room(journal, OPEN_MIN)
 }

@@ -31,6 +31,10 @@ const SWITCH_KEY: &[u8] = b"switch";
 #[derive(Serialize, Deserialize)]
 struct Switch {
     parts: u32,
+    /// No part goes before the switch does. Earlier versions, whose records do not say so, dropped each as it was put in
+    /// place, the first one first, and the switch last.
+    #[serde(default)]
+    whole: bool,
 }
 
 /// Hands the groups that `writes` come to to `write`, one after the other, so that only one of them is in memory.
@@ -117,7 +121,7 @@ fn whole(writes: &[Write], write: &mut impl FnMut(Group) -> Result<(), Error>) -
     }
     write(staged(parts, &part))?;
     parts += 1;
-    write([record::put(Table::Meta, SWITCH_KEY.to_vec(), &Switch { parts })].into())?;
+    write([record::put(Table::Meta, SWITCH_KEY.to_vec(), &Switch { parts, whole: true })].into())?;
     let mut cutter = Cutter::new(write);
     changes(writes, |change| cutter.push([change]))?;
     cutter.push([record::take(Table::Meta, SWITCH_KEY.to_vec())])?;
@@ -128,15 +132,22 @@ fn whole(writes: &[Write], write: &mut impl FnMut(Group) -> Result<(), Error>) -
 }
 
 /// Hands to `write` the groups that put in place what a crash left, or a disk that refused the rest, and that drop what was
-/// not switched to. As in [`whole`], no part goes before the switch does: while that is there, a part that is not is damage.
+/// not switched to. As in [`whole`], no part goes before the switch does: while that is there, a part that is not is damage,
+/// but for the first ones of a switch that an earlier version left.
 pub(super) fn finish(engine: &Engine, write: &mut impl FnMut(Group) -> Result<(), Error>) -> Result<(), Error> {
     let mut cutter = Cutter::new(write);
     let switch = engine.get(Table::Meta, SWITCH_KEY)?;
     let switch: Option<Switch> = switch.map(|value| record::read(Table::Meta, SWITCH_KEY, &value)).transpose()?;
-    if let Some(Switch { parts }) = switch {
+    if let Some(Switch { parts, whole }) = switch {
+        let mut may_be_in_place = !whole;
         for key in (0..parts).map(part_key) {
-            let missing = || Error::Damaged("a part of what was switched to is missing".to_owned());
-            let value = engine.get(Table::Staged, &key)?.ok_or_else(missing)?;
+            let Some(value) = engine.get(Table::Staged, &key)? else {
+                if may_be_in_place {
+                    continue;
+                }
+                return Err(Error::Damaged("a part of what was switched to is missing".to_owned()));
+            };
+            may_be_in_place = false;
             for change in part(&key, &value)? {
                 cutter.push([change])?;
             }

@@ -315,6 +315,38 @@ async fn a_switch_of_which_a_part_is_missing_is_damage() -> Result<(), anyhow::E
     Ok(())
 }
 
+/// An earlier version dropped each part as it was put in place, and the switch last.
+#[tokio::test]
+async fn a_switch_that_an_earlier_version_left_lacks_its_first_parts_at_most() -> Result<(), anyhow::Error> {
+    let (second, groups) = switched()?;
+    let directory = tempfile::tempdir()?;
+    let left = directory.path().join("left");
+    let (_, parts) = just_switched(&left).await?;
+    let engine = Engine::open(&left)?;
+    for group in &groups[parts + 1..] {
+        let is_content = |change: &&Change| change.table != Table::Staged && change.key != b"switch";
+        engine.commit(&cut(group.changes().iter().filter(is_content).cloned()))?;
+    }
+    let switch = serde_json::json!({ "parts": parts });
+    engine.commit(&[[record::put(Table::Meta, b"switch".to_vec(), &switch)].into()])?;
+    drop(engine);
+    for (missing, is_sound) in [(0..1, true), (0..parts - 1, true), (0..parts, true), (1..2, false), (2..parts, false)]
+    {
+        let path = directory.path().join(format!("without-{missing:?}")).join("journal");
+        copy_directory(&left, &path)?;
+        let keys = missing.clone().map(u32::try_from).collect::<Result<Vec<_>, _>>()?;
+        let takes = keys.iter().map(|key| record::take(Table::Staged, key.to_be_bytes().to_vec()));
+        Engine::open(&path)?.commit(&cut(takes))?;
+        let loaded = reopened(&path)?;
+        assert_eq!(is_sound, !is_empty(&loaded), "without {missing:?}");
+        assert_eq!(is_sound, !path.with_file_name("journal.damaged-1").exists(), "without {missing:?}");
+        if is_sound {
+            assert_eq!(loaded.entries, second, "without {missing:?}");
+        }
+    }
+    Ok(())
+}
+
 #[test]
 fn a_large_body_and_what_says_that_it_is_there_are_never_parted() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
