@@ -45,7 +45,7 @@ pub(super) fn open(path: &Path, stop: &CancellationToken) -> Result<(Slot, Loade
         .spawn({
             let opening = Arc::clone(&opening);
             // Nobody waits any more where the wait was given up.
-            move || drop(answer.send(open_mended(&opening)))
+            move || drop(answer.send(open_counted(&opening)))
         })
         .map_err(|source| Error::Io { action: "start a thread for", path: path.to_owned(), source })?;
     let begun = Instant::now();
@@ -152,23 +152,27 @@ impl Opening {
         deaths.filter(|_| lines.next() == Some(boot().as_str())).unwrap_or(0)
     }
 
-    /// Notes that it begins, so that it counts should the process die.
-    pub(super) fn begin(&self) -> Result<(), Error> {
+    /// Notes that it begins, so that it counts should the process die, and returns how many did before. Once is enough.
+    pub(super) fn begin(&self) -> Result<u32, Error> {
         let mut count = self.count();
-        if *count == Count::Withdrawn {
-            return Err(Error::Stopped);
+        match *count {
+            Count::None => {}
+            Count::After(deaths) => return Ok(deaths),
+            Count::Withdrawn => return Err(Error::Stopped),
         }
         let deaths = self.deaths();
         note(&self.path, deaths + 1)?;
         *count = Count::After(deaths);
-        Ok(())
+        Ok(deaths)
     }
 
     /// Notes that it came back, whatever came of it. Where that cannot be noted, what came of it is no less there.
     pub(super) fn end(&self) {
         let mut count = self.count();
-        if *count != Count::Withdrawn {
-            *count = Count::None;
+        match *count {
+            // Those that died before may have done so over it, which this one did not come to.
+            Count::None | Count::Withdrawn => return,
+            Count::After(_) => *count = Count::None,
         }
         if let Err(error) = note(&self.path, 0) {
             warn!("an opening of the journal that came back counts as one that did not: {}", chain(&error));
@@ -245,6 +249,13 @@ fn marker(journal: &Path) -> PathBuf {
     journal.with_extension("opening")
 }
 
+/// Opens, reads and tidies. All of that counts: a journal that no process gets through with is not opened for ever.
+fn open_counted(opening: &Opening) -> Result<(Slot, Loaded), Error> {
+    let outcome = open_mended(opening);
+    opening.end();
+    outcome
+}
+
 /// Opens and reads, and sees to what can be mended.
 fn open_mended(opening: &Opening) -> Result<(Slot, Loaded), Error> {
     let path = &opening.path;
@@ -257,6 +268,8 @@ fn open_mended(opening: &Opening) -> Result<(Slot, Loaded), Error> {
                  one: it changes nothing until it has read its desired set from the hub again",
                 chain(&error)
             );
+            // Only now: a crash before has the next start move it aside, too. The new one begins with none.
+            opening.end();
             open_once(opening)?
         }
         outcome => outcome?,
@@ -289,20 +302,18 @@ fn open_once(opening: &Opening) -> Result<(Engine, Contents), Error> {
     let path = &opening.path;
     space::require_for_opening(path)?;
     let existed = directory::prepare(path)?;
+    let deaths = opening.begin()?;
     if let Some(why) = directory::marked_damaged(path) {
         return Err(Error::Damaged(format!("found while it was open: {why}")));
     }
-    if opening.deaths() >= DEATHS_MAX {
-        opening.end();
+    // One that is not there may just have been moved aside for that.
+    if existed && deaths >= DEATHS_MAX {
         return Err(Error::Damaged(format!("{DEATHS_MAX} processes died while it was being opened")));
     }
-    opening.begin()?;
-    let outcome = std::panic::catch_unwind(|| {
+    std::panic::catch_unwind(|| {
         let engine = Engine::open(path)?;
         let contents = load::load(path, &engine, existed, &|| opening.step())?;
         Ok((engine, contents))
     })
-    .unwrap_or_else(|_panic| Err(Error::Damaged("the engine panicked over it".to_owned())));
-    opening.end();
-    outcome
+    .unwrap_or_else(|_panic| Err(Error::Damaged("the engine panicked over it".to_owned())))
 }

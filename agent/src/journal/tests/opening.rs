@@ -129,6 +129,42 @@ async fn an_opening_that_hangs_ends_when_it_is_asked_to_stop_and_does_not_count(
     Ok(())
 }
 
+/// It hangs in the reserve, a pipe that nobody reads from.
+#[tokio::test]
+async fn what_is_done_right_after_a_journal_was_read_counts_too() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    filled(&path, 3).await?;
+    let reserve = path.with_extension("reserve");
+    let _ = fs::remove_file(&reserve);
+    anyhow::ensure!(Command::new("mkfifo").arg(reserve).status()?.success(), "mkfifo");
+    let stop = CancellationToken::new();
+    let opening = tokio::task::spawn_blocking({
+        let (path, stop) = (path.clone(), stop.clone());
+        move || Journal::open_or_wait(&path, &stop).map(drop)
+    });
+    // Reading it takes a hundredth of that.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(Opening::new(&path).deaths(), 1);
+    stop.cancel();
+    assert!(matches!(opening.await?, Err(Error::Stopped)));
+    assert_eq!(Opening::new(&path).deaths(), 0);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_crash_once_it_was_moved_aside_leaves_nothing_to_move() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    for _death in 0..3 {
+        die_over(directory.path())?;
+    }
+    assert!(is_empty(&reopened(&path)?));
+    assert_eq!(Opening::new(&path).deaths(), 0);
+    assert!(!directory.path().join("journal.damaged-1").exists());
+    Ok(())
+}
+
 #[test]
 fn what_the_medium_refuses_once_is_read_again() {
     let eio = || Error::Io { action: "read", path: "journal".into(), source: rustix::io::Errno::IO.into() };
