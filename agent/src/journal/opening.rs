@@ -22,7 +22,9 @@ use super::{Error, directory, group, space};
 use crate::core::Loaded;
 
 /// How often it is looked whether an opening gets on, and whether it is to be given up.
-const LOOK_EVERY: Duration = Duration::from_millis(200);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Longest wait until a count was taken back. The process ends after it, where the disk hangs too.
+const WITHDRAWN_WITHIN: Duration = Duration::from_millis(100);
 /// Longest wait for anything to move: what a slow SD card does at once takes seconds.
 pub(super) const STILL_MAX: Duration = Duration::from_mins(2);
 /// When it is said that an opening takes long.
@@ -154,37 +156,61 @@ impl Opening {
 
     /// Notes that it begins, so that it counts should the process die, and returns how many did before. Once is enough.
     pub(super) fn begin(&self) -> Result<u32, Error> {
-        let mut count = self.count();
-        match *count {
-            Count::None => {}
-            Count::After(deaths) => return Ok(deaths),
-            Count::Withdrawn => return Err(Error::Stopped),
+        if let Count::After(deaths) = *self.count() {
+            return Ok(deaths);
         }
+        // The disk may hang in each of these: nobody else must wait for it.
         let deaths = self.deaths();
-        note(&self.path, deaths + 1)?;
-        *count = Count::After(deaths);
+        self.pass_to(Count::After(deaths))?;
+        if let Err(error) = note(&self.path, deaths + 1) {
+            self.pass_to(Count::None)?;
+            return Err(error);
+        }
+        if *self.count() == Count::Withdrawn {
+            // It may have been taken back before it was noted.
+            note(&self.path, deaths)?;
+            return Err(Error::Stopped);
+        }
         Ok(deaths)
+    }
+
+    /// Goes on to another count, unless it was withdrawn.
+    fn pass_to(&self, next: Count) -> Result<(), Error> {
+        let mut count = self.count();
+        if *count == Count::Withdrawn {
+            return Err(Error::Stopped);
+        }
+        *count = next;
+        Ok(())
     }
 
     /// Notes that it came back, whatever came of it. Where that cannot be noted, what came of it is no less there.
     pub(super) fn end(&self) {
-        let mut count = self.count();
-        match *count {
-            // Those that died before may have done so over it, which this one did not come to.
-            Count::None | Count::Withdrawn => return,
-            Count::After(_) => *count = Count::None,
+        // Those that died before may have done so over what this one did not come to.
+        if !matches!(*self.count(), Count::After(_)) || self.pass_to(Count::None).is_err() {
+            return;
         }
         if let Err(error) = note(&self.path, 0) {
             warn!("an opening of the journal that came back counts as one that did not: {}", chain(&error));
         }
     }
 
-    /// The process was asked to stop: that it ends says nothing of the journal.
+    /// That the process ends says nothing of the journal: it was asked to stop, or nothing is known of what seems to hang.
     pub(super) fn withdraw(&self) {
-        if let Count::After(deaths) = std::mem::replace(&mut *self.count(), Count::Withdrawn)
-            && let Err(error) = note(&self.path, deaths)
-        {
-            warn!("a start that was asked to stop counts against the journal: {}", chain(&error));
+        let former = std::mem::replace(&mut *self.count(), Count::Withdrawn);
+        let Count::After(deaths) = former else { return };
+        let (done, noted) = sync_channel::<()>(0);
+        let path = self.path.clone();
+        // On a thread of its own, for the disk that keeps the opening may keep this.
+        let spawned = std::thread::Builder::new().name("journal-count".to_owned()).spawn(move || {
+            if let Err(error) = note(&path, deaths) {
+                warn!("a start that was given up counts against the journal: {}", chain(&error));
+            }
+            drop(done);
+        });
+        drop(spawned);
+        if noted.recv_timeout(WITHDRAWN_WITHIN) == Err(RecvTimeoutError::Timeout) {
+            warn!("the disk hangs: a start that was given up may count against the journal {:?}", self.path);
         }
     }
 

@@ -84,6 +84,33 @@ async fn an_opening_that_was_asked_to_stop_does_not_count() -> Result<(), anyhow
     Ok(())
 }
 
+/// The disk hangs where deaths are noted, too: in a pipe that nobody reads from.
+#[tokio::test]
+async fn who_is_asked_to_stop_does_not_wait_for_a_disk_that_hangs() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    die_over(directory.path())?;
+    let opening = Opening::new(&path);
+    opening.begin()?;
+    let marker = path.with_extension("opening");
+    fs::remove_file(&marker)?;
+    anyhow::ensure!(Command::new("mkfifo").arg(&marker).status()?.success(), "mkfifo");
+    let (done, withdrawn) = std::sync::mpsc::sync_channel::<()>(0);
+    std::thread::spawn(move || {
+        opening.withdraw();
+        drop(done);
+    });
+    let ended = withdrawn.recv_timeout(Duration::from_secs(10));
+    assert_eq!(ended, Err(std::sync::mpsc::RecvTimeoutError::Disconnected));
+
+    let stop = CancellationToken::new();
+    stop.cancel();
+    let opening = tokio::task::spawn_blocking(move || Journal::open_or_wait(&path, &stop).map(drop));
+    let stopped = tokio::time::timeout(Duration::from_secs(10), opening).await??;
+    assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
+    Ok(())
+}
+
 #[tokio::test]
 async fn what_the_medium_refuses_beside_the_journal_is_not_its_damage() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
