@@ -64,7 +64,9 @@ pub(super) fn open(path: &Path, stop: &CancellationToken) -> Result<(Slot, Loade
         }
         let seen = opening.seen();
         if standstill.lasts(Instant::now(), seen) {
-            if !is_measured() {
+            if is_measured() {
+                opening.give_up();
+            } else {
                 // It may have got on all the time.
                 opening.withdraw();
             }
@@ -125,8 +127,8 @@ enum Count {
     None,
     /// It is, after so many processes that died over it.
     After(u32),
-    /// Whatever happens now does not count.
-    Withdrawn,
+    /// Nobody waits for it any more, and the process ends: whatever it comes to now changes nothing.
+    GivenUp,
 }
 
 impl Opening {
@@ -166,18 +168,18 @@ impl Opening {
             self.pass_to(Count::None)?;
             return Err(error);
         }
-        if *self.count() == Count::Withdrawn {
+        if let Err(error) = self.require_wanted() {
             // It may have been taken back before it was noted.
             note(&self.path, deaths)?;
-            return Err(Error::Stopped);
+            return Err(error);
         }
         Ok(deaths)
     }
 
-    /// Goes on to another count, unless it was withdrawn.
+    /// Goes on to another count, unless it was given up.
     fn pass_to(&self, next: Count) -> Result<(), Error> {
         let mut count = self.count();
-        if *count == Count::Withdrawn {
+        if *count == Count::GivenUp {
             return Err(Error::Stopped);
         }
         *count = next;
@@ -195,10 +197,18 @@ impl Opening {
         }
     }
 
+    /// Has it change nothing any more, and returns what was noted.
+    fn give_up(&self) -> Count {
+        std::mem::replace(&mut *self.count(), Count::GivenUp)
+    }
+
+    fn require_wanted(&self) -> Result<(), Error> {
+        if *self.count() == Count::GivenUp { Err(Error::Stopped) } else { Ok(()) }
+    }
+
     /// That the process ends says nothing of the journal: it was asked to stop, or nothing is known of what seems to hang.
     pub(super) fn withdraw(&self) {
-        let former = std::mem::replace(&mut *self.count(), Count::Withdrawn);
-        let Count::After(deaths) = former else { return };
+        let Count::After(deaths) = self.give_up() else { return };
         let (done, noted) = sync_channel::<()>(0);
         let path = self.path.clone();
         // On a thread of its own, for the disk that keeps the opening may keep this.
@@ -276,7 +286,7 @@ fn marker(journal: &Path) -> PathBuf {
 }
 
 /// Opens, reads and tidies. All of that counts: a journal that no process gets through with is not opened for ever.
-fn open_counted(opening: &Opening) -> Result<(Slot, Loaded), Error> {
+pub(super) fn open_counted(opening: &Opening) -> Result<(Slot, Loaded), Error> {
     let outcome = open_mended(opening);
     opening.end();
     outcome
@@ -287,6 +297,8 @@ fn open_mended(opening: &Opening) -> Result<(Slot, Loaded), Error> {
     let path = &opening.path;
     let (engine, contents) = match once_more(path, || open_once(opening)) {
         Err(error) if error.is_of_damage() || matches!(error, Error::Newer { .. } | Error::UnderstandsMore { .. }) => {
+            // The next process may have it open by now.
+            opening.require_wanted()?;
             let newer = matches!(error, Error::Newer { .. } | Error::UnderstandsMore { .. });
             let aside = if newer { directory::set_aside_newer(path)? } else { directory::move_aside(path)? };
             warn!(

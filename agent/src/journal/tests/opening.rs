@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use tokio_util::sync::CancellationToken;
 
-use super::super::opening::{Opening, STILL_MAX, Seen, Standstill, carried, is_uninterruptible, once_more};
+use super::super::opening::{
+    Opening, STILL_MAX, Seen, Standstill, carried, is_uninterruptible, once_more, open_counted,
+};
 use super::*;
 
 /// Says to a process where to die over an opening. Without it, that is a test like others, and nothing to do.
@@ -108,6 +110,22 @@ async fn who_is_asked_to_stop_does_not_wait_for_a_disk_that_hangs() -> Result<()
     let opening = tokio::task::spawn_blocking(move || Journal::open_or_wait(&path, &stop).map(drop));
     let stopped = tokio::time::timeout(Duration::from_secs(10), opening).await??;
     assert!(matches!(stopped, Err(Error::Stopped)), "{stopped:?}");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_opening_that_was_given_up_moves_nothing_aside() -> Result<(), anyhow::Error> {
+    let directory = tempfile::tempdir()?;
+    let path = directory.path().join("journal");
+    filled(&path, 3).await?;
+    fs::write(path.join("damaged"), "rotten")?;
+    die_over(directory.path())?;
+    let opening = Opening::new(&path);
+    opening.withdraw();
+    let outcome = open_counted(&opening).map(drop);
+    assert!(matches!(outcome, Err(Error::Stopped)), "{outcome:?}");
+    assert_eq!(Opening::new(&path).deaths(), 1);
+    assert!(path.exists() && !directory.path().join("journal.damaged-1").exists());
     Ok(())
 }
 
