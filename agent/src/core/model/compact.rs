@@ -127,7 +127,7 @@ impl Compact {
             Status::Unreadable { failed } => CompactStatus::Unreadable { failed: *failed },
             Status::Known(_) => return None,
         };
-        if !said.is_empty() {
+        if !said.is_empty() || turn.waits() {
             return None;
         }
         Some(Self {
@@ -146,7 +146,7 @@ impl Compact {
             status,
             tried: *tried,
             progress: *progress,
-            queued: turn.queued()?,
+            queued: turn.queued(),
             terminal,
             rare: (rare != Rare::default()).then(|| Box::new(rare)),
             listed_in: *listed_in,

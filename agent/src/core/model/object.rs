@@ -69,12 +69,11 @@ impl Turn {
         }
     }
 
-    /// The wave under which it is in the queue, if it is; none where it waits.
-    pub(in crate::core) const fn queued(self) -> Option<Option<i32>> {
+    /// The wave under which it is in the queue, if it is.
+    pub(in crate::core) const fn queued(self) -> Option<i32> {
         match self {
-            Self::None => Some(None),
-            Self::Queued { wave } => Some(Some(wave)),
-            Self::Waits { .. } => None,
+            Self::Queued { wave } => Some(wave),
+            Self::None | Self::Waits { .. } => None,
         }
     }
 
@@ -249,7 +248,7 @@ impl Object {
         else {
             return None;
         };
-        (message.is_empty() && said.is_empty()).then_some((turn.queued()?, *told))
+        (!turn.waits() && message.is_empty() && said.is_empty()).then_some((turn.queued(), *told))
     }
 
     /// Whether the object of this UID is what was seen here, or what the journal knows.

@@ -174,7 +174,7 @@ async fn an_opening_that_hangs_ends_when_it_is_asked_to_stop_and_does_not_count(
     Ok(())
 }
 
-/// It hangs in the reserve, a pipe that nobody reads from.
+/// It hangs in the reserve, a pipe that is opened and not read from.
 #[tokio::test]
 async fn what_is_done_right_after_a_journal_was_read_counts_too() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
@@ -182,18 +182,19 @@ async fn what_is_done_right_after_a_journal_was_read_counts_too() -> Result<(), 
     filled(&path, 3).await?;
     let reserve = path.with_extension("reserve");
     let _ = fs::remove_file(&reserve);
-    anyhow::ensure!(Command::new("mkfifo").arg(reserve).status()?.success(), "mkfifo");
+    anyhow::ensure!(Command::new("mkfifo").arg(&reserve).status()?.success(), "mkfifo");
     let stop = CancellationToken::new();
     let opening = tokio::task::spawn_blocking({
         let (path, stop) = (path.clone(), stop.clone());
         move || Journal::open_or_wait(&path, &stop).map(drop)
     });
-    // Reading it takes a hundredth of that.
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    // Comes back when the other end is opened.
+    let pipe = tokio::task::spawn_blocking(move || fs::File::open(reserve)).await??;
     assert_eq!(Opening::new(&path).deaths(), 1);
     stop.cancel();
     assert!(matches!(opening.await?, Err(Error::Stopped)));
     assert_eq!(Opening::new(&path).deaths(), 0);
+    drop(pipe);
     Ok(())
 }
 
