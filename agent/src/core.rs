@@ -41,15 +41,15 @@ pub use interface::effect::{
     ApplyTakeover, Depth, Effect, Effects, Follow, KubeEvent, ListId, Marked, Op, OpId, PatrolTally, PersistId,
     Request, RequestId, Timer,
 };
-pub use interface::event::{Answer, Event, FollowNews, LinkFailure, ListFailure};
+pub use interface::event::{Answer, AssociatedNews, Event, LinkFailure, ListFailure};
 pub use interface::observed::{Associate, Condition, Details, ListedItem, Observed, Owner, Served};
 pub use interface::op_result::{
     Applied, Compared, Created, Deleted, Difference, Failure, FieldConflict, Inspected, NotDone, OpResult, Orphaned,
     OwnershipTransferred, Values,
 };
 pub use interface::write::{
-    AgentMode, AppliedRecord, CameBack, ChangeDetector, Enrolled, FreezeReason, LeftToOthers, LocalField,
-    RemovalPolicy, Write,
+    AgentMode, AppliedRecord, ChangeDetector, Enrolled, FreezeReason, LeftToOthers, LocalField, RemovalPolicy,
+    RestoredObject, Write,
 };
 pub(crate) use model::shared::Shared;
 pub(crate) use sync::place::is_another;
@@ -75,7 +75,7 @@ use report::associated::Associates;
 use report::kube_events::KubeEvents;
 use report::reports::Reports;
 use sync::mode::HubVerdict;
-use sync::place::Place;
+use sync::place::ClusterIdentity;
 use sync::session::{Session, Token};
 use work::queue::Work;
 
@@ -105,7 +105,7 @@ pub struct Config {
 
 /// How much is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keeping {
+pub struct CoreStats {
     /// Of the accepted set; 0 without one.
     pub revision: u64,
     /// Objects in it.
@@ -155,7 +155,7 @@ pub struct Loaded {
     pub ran: Vec<(u64, Tombstone)>,
     /// Every kind of which there ever was anything.
     pub kinds: Vec<(GroupKind, Arc<str>)>,
-    pub came_back: Vec<CameBack>,
+    pub came_back: Vec<RestoredObject>,
 }
 
 /// Mode and history received from the hub while the journal could not be opened.
@@ -173,7 +173,7 @@ pub struct Core {
     formers: Formers,
     /// The newest set that it accepted as one of them. It is shown to the hub, and no set is compared with it.
     inherited: Option<Attested>,
-    place: Place,
+    cluster_identity: ClusterIdentity,
     jitter: Jitter,
     session: Session,
     mode: AgentMode,
@@ -264,7 +264,7 @@ impl Core {
             target: enrolled.map(|enrolled| enrolled.target),
             formers,
             inherited,
-            place: Place::new(cluster, config.facts.clone(), config.answered),
+            cluster_identity: ClusterIdentity::new(cluster, config.facts.clone(), config.answered),
             jitter: Jitter::new(config.seed),
             session: Session::since(session),
             mode,
@@ -327,7 +327,7 @@ impl Core {
             core.compact_if_many();
         }
         for (tombstone, policy) in removing {
-            core.put_removal(tombstone, policy, None, Cause::Told);
+            core.put_removal(tombstone, policy, None, Cause::Unassigned);
         }
         core.pack();
         core.fuse.resume(passed, held, |tombstone| core.removals.contains_key(tombstone));
@@ -397,12 +397,12 @@ impl Core {
             Event::ListEnded { list, result } => self.list_ended(now, list, &result, out),
             Event::Stop => self.phase = Phase::Stopping,
         }
-        self.settle(now, out);
+        self.flush_effects(now, out);
     }
 
     /// How much is kept, for metrics.
-    pub fn keeping(&self) -> Keeping {
-        Keeping {
+    pub fn stats(&self) -> CoreStats {
+        CoreStats {
             revision: self.accepted.map_or(0, |accepted| accepted.version.revision.0),
             assigned: self.desired.len(),
             removals: self.removals.len(),
@@ -454,7 +454,7 @@ impl Core {
     }
 
     /// What follows from whatever the event changed: operations, writes, reports, watches, timers.
-    fn settle(&mut self, now: Monotonic, out: &mut Effects) {
+    fn flush_effects(&mut self, now: Monotonic, out: &mut Effects) {
         if self.phase == Phase::Ended {
             return;
         }
@@ -464,7 +464,7 @@ impl Core {
         self.forget_passed(now);
         self.disk.flush(now, out);
         self.flush_events(out);
-        self.settle_associates(now, out);
+        self.flush_associated(now, out);
         self.report(now, out);
         if self.work.is_to_read() {
             self.pump(now, out);

@@ -332,7 +332,7 @@ impl Driver {
             }
         }
         self.metrics.forbidden(self.core.kinds_forbidden());
-        self.metrics.keeps(self.core.keeping());
+        self.metrics.keeps(self.core.stats());
         self.mode_reporter.set_back(self.core.journal_is_set_back(), &self.health);
         let concurrency = self.core.concurrency();
         if concurrency != self.concurrency {
@@ -578,8 +578,8 @@ impl Driver {
             | Write::Ran { .. }
             | Write::RanForgotten { .. }
             | Write::Kind { .. }
-            | Write::CameBack(_)
-            | Write::CameBackNoMore { .. }
+            | Write::RestoredObject(_)
+            | Write::RestoredGone { .. }
             | Write::DropBodies(_) => None,
         });
         let newest = Arc::clone(&self.newest);

@@ -33,7 +33,7 @@ pub(crate) use contents::{HubPin, TargetName};
 pub(crate) use keeper::{Found, Keeper, TokenUse};
 pub(crate) use merge::{Data, HomeIn};
 pub(crate) use newer::when_readable;
-pub(crate) use secret::SecretPlace;
+pub(crate) use secret::SecretRef;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -11,7 +11,7 @@ use prometheus_client::registry::Registry;
 
 use crate::cluster::Recorded;
 use crate::core::{
-    Answer, ConcurrencyReading, Created, Deleted, Inspected, Keeping, LinkFailure, NotDone, Op, OpResult, Orphaned,
+    Answer, ConcurrencyReading, CoreStats, Created, Deleted, Inspected, LinkFailure, NotDone, Op, OpResult, Orphaned,
     OwnershipTransferred, PatrolTally, Request,
 };
 
@@ -188,7 +188,7 @@ impl Metrics {
             .inc();
     }
 
-    pub(crate) fn keeps(&self, Keeping { revision, assigned, removals }: Keeping) {
+    pub(crate) fn keeps(&self, CoreStats { revision, assigned, removals }: CoreStats) {
         self.accepted_revision.set(i64::try_from(revision).unwrap_or(i64::MAX));
         self.objects_assigned.set(i64::try_from(assigned).unwrap_or(i64::MAX));
         self.removals.set(i64::try_from(removals).unwrap_or(i64::MAX));

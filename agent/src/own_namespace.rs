@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use kube::Client;
 
-use crate::identity::SecretPlace;
+use crate::identity::SecretRef;
 use crate::lease;
 
 /// The Secret of the identity, unless another is named.
@@ -49,9 +49,9 @@ impl Default for OwnNamespace {
 
 impl OwnNamespace {
     /// Where the identity is kept, if there is such a place.
-    pub(crate) fn secret(&self, client: &Client, in_cluster: bool) -> Option<SecretPlace> {
+    pub(crate) fn secret(&self, client: &Client, in_cluster: bool) -> Option<SecretRef> {
         let namespace = self.namespace(client, in_cluster)?;
-        Some(SecretPlace { client: client.clone(), namespace, name: self.identity_secret.clone() })
+        Some(SecretRef { client: client.clone(), namespace, name: self.identity_secret.clone() })
     }
 
     /// The Lease to be held, if one is. There must be a namespace then.

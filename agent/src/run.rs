@@ -30,7 +30,7 @@ use crate::cluster::{self, Answers, AuthorityFile, Kinds, KubeconfigFile};
 use crate::core::{Config, Core, Enrolled, FuseLimits, Loaded};
 use crate::data_dir::{self, DataDir};
 use crate::driver::{self, Driver, Ended, Parts};
-use crate::identity::{self, Data, Found, HomeIn, Keeper, SecretPlace, TargetName};
+use crate::identity::{self, Data, Found, HomeIn, Keeper, SecretRef, TargetName};
 use crate::journal::{self, Journal};
 use crate::lease::{self, Candidate, Leading, Term};
 use crate::link::{self, Link};
@@ -383,7 +383,7 @@ fn ended_for(anew: &OnceLock<BeginAnew>, shutdown: &CancellationToken) -> Run {
 struct Agent {
     client: Client,
     input: StartInput,
-    secret: Option<SecretPlace>,
+    secret: Option<SecretRef>,
     patrol: Duration,
     events: Events,
     namespaces: Namespaces,

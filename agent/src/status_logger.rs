@@ -7,7 +7,7 @@ use tideline_common::wire::v1::{Decommission, DecommissionReport};
 use tideline_common::{AssociatedKind, GroupKind, Reason};
 use tracing::{debug, info, warn};
 
-use crate::core::{Answer, Event, Failure, FollowNews, LinkFailure, ListFailure, PatrolTally};
+use crate::core::{Answer, AssociatedNews, Event, Failure, LinkFailure, ListFailure, PatrolTally};
 
 /// Whether hub and cluster were well when last heard of.
 #[derive(Debug, Default)]
@@ -40,22 +40,22 @@ impl StatusLogger {
                 if let Answer::Enrolled(enrolled) = answer {
                     info!(sync_target = %enrolled.target, name = enrolled.name, "enrolled");
                 }
-                if self.hub.turns_well() {
+                if self.hub.recovers() {
                     info!("the hub answers");
                 }
             }
             Event::Answered { result: Err(LinkFailure::Unreachable { message, .. }), .. } => {
-                if self.hub.turns_unwell(message) {
+                if self.hub.fails(message) {
                     warn!("the hub does not answer; keeping the accepted set and retrying: {message}");
                 }
             }
             Event::Answered { result: Err(LinkFailure::NotTheHub { message, .. }), .. } => {
-                if self.hub.turns_unwell(message) {
+                if self.hub.fails(message) {
                     warn!("the answer is not from the pinned hub; keeping the accepted set and retrying: {message}");
                 }
             }
             Event::Answered { result: Err(LinkFailure::Refused(refusal)), .. } => {
-                if self.hub.turns_unwell(&refusal.message) {
+                if self.hub.fails(&refusal.message) {
                     warn!(refusal = ?refusal.refusal, "the hub refuses: {}", refusal.message);
                 }
             }
@@ -81,18 +81,18 @@ impl StatusLogger {
                 }
             }
             Event::Followed { kind, run: _, news } => match news {
-                FollowNews::Listed => {
+                AssociatedNews::Listed => {
                     debug!(%kind, "listed");
                     if self.unfollowed.remove(kind).is_some() {
                         info!(%kind, "counting associated objects again");
                     }
                 }
-                FollowNews::Unwatched { message } => {
+                AssociatedNews::Unwatched { message } => {
                     if self.unfollowed.insert(*kind, Reason::Forbidden) != Some(Reason::Forbidden) {
                         warn!(%kind, "watch of associated objects forbidden; polling by list: {message}");
                     }
                 }
-                FollowNews::Lost { reason, message } => {
+                AssociatedNews::Lost { reason, message } => {
                     if self.unfollowed.insert(*kind, *reason) != Some(*reason) {
                         warn!(
                             %kind, %reason,
@@ -100,7 +100,7 @@ impl StatusLogger {
                         );
                     }
                 }
-                FollowNews::Listing | FollowNews::Seen(_) | FollowNews::Gone(_) => {}
+                AssociatedNews::Listing | AssociatedNews::Seen(_) | AssociatedNews::Gone(_) => {}
             },
             // One object's failure is in the report.
             Event::Executed { result, .. } => {
@@ -192,12 +192,12 @@ impl StatusLogger {
 }
 
 impl Side {
-    fn turns_well(&mut self) -> bool {
+    fn recovers(&mut self) -> bool {
         !matches!(std::mem::replace(self, Self::Well), Self::Well)
     }
 
     /// Another problem than before is news too.
-    fn turns_unwell(&mut self, message: &str) -> bool {
+    fn fails(&mut self, message: &str) -> bool {
         let news = !matches!(self, Self::Unwell(said) if said == message);
         if news {
             *self = Self::Unwell(message.to_owned());
@@ -231,12 +231,12 @@ mod tests {
     fn only_changes_are_news() {
         let mut side = Side::default();
         let said = [
-            side.turns_unwell("no route"),
-            side.turns_unwell("no route"),
-            side.turns_unwell("refused"),
-            side.turns_well(),
-            side.turns_well(),
-            side.turns_unwell("refused"),
+            side.fails("no route"),
+            side.fails("no route"),
+            side.fails("refused"),
+            side.recovers(),
+            side.recovers(),
+            side.fails("refused"),
         ];
         assert_eq!(said, [true, false, true, true, false, true]);
     }

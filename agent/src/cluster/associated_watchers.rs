@@ -29,7 +29,7 @@ use tracing::{Instrument, debug, info_span};
 
 use super::failure::Failure;
 use super::watch::{Decoded, Ended, News, PAGE_METADATA, PAGE_WHOLE, Pauses, Watch, WatchPermission, decoded, silence};
-use crate::core::{Associate, Depth, Event, Follow, FollowNews};
+use crate::core::{Associate, AssociatedNews, Depth, Event, Follow};
 use crate::namespaces::Namespaces;
 
 mod partial_decode;
@@ -142,7 +142,7 @@ impl Task {
                 Ok(Ended::Denied(Failure { message, .. })) => {
                     debug!("it may not be watched: {message}");
                     pauses.denied();
-                    if self.tell(FollowNews::Unwatched { message }).await.is_err() {
+                    if self.tell(AssociatedNews::Unwatched { message }).await.is_err() {
                         return;
                     }
                     tokio::time::sleep(permission.denied()).await;
@@ -153,7 +153,7 @@ impl Task {
             debug!(reason = %failure.reason, "the watch is lost: {}", failure.message);
             let refused = matches!(failure.reason, Reason::Forbidden | Reason::KindMissing);
             let retry_after = failure.retry_after;
-            let lost = FollowNews::Lost { reason: failure.reason, message: failure.message };
+            let lost = AssociatedNews::Lost { reason: failure.reason, message: failure.message };
             if self.tell(lost).await.is_err() {
                 return;
             }
@@ -171,7 +171,7 @@ impl Task {
         };
         let mut watch = Watch::new(streams, permission);
         let mut page = Vec::new();
-        self.tell(FollowNews::Listing).await?;
+        self.tell(AssociatedNews::Listing).await?;
         loop {
             // Every arm is cancel-safe.
             let news = tokio::select! {
@@ -184,28 +184,28 @@ impl Task {
                 Ok(News::Listed(associate)) => {
                     page.push(associate);
                     if page.len() >= TOLD_AT_ONCE {
-                        self.tell(FollowNews::Seen(std::mem::take(&mut page))).await?;
+                        self.tell(AssociatedNews::Seen(std::mem::take(&mut page))).await?;
                     }
                 }
                 Ok(News::AllListed) => {
-                    self.tell(FollowNews::Seen(std::mem::take(&mut page))).await?;
+                    self.tell(AssociatedNews::Seen(std::mem::take(&mut page))).await?;
                     if !permission.is_denied() {
                         pauses.listed();
-                        self.tell(FollowNews::Listed).await?;
+                        self.tell(AssociatedNews::Listed).await?;
                     }
                 }
                 Ok(News::Granted) => {
                     permission.granted();
                     pauses.listed();
-                    self.tell(FollowNews::Listed).await?;
+                    self.tell(AssociatedNews::Listed).await?;
                 }
-                Ok(News::Changed(associate)) => self.tell(FollowNews::Seen(vec![associate])).await?,
-                Ok(News::Gone(associate)) => self.tell(FollowNews::Gone(associate.uid)).await?,
+                Ok(News::Changed(associate)) => self.tell(AssociatedNews::Seen(vec![associate])).await?,
+                Ok(News::Gone(associate)) => self.tell(AssociatedNews::Gone(associate.uid)).await?,
             }
         }
     }
 
-    async fn tell(&self, news: FollowNews) -> Result<(), Closed> {
+    async fn tell(&self, news: AssociatedNews) -> Result<(), Closed> {
         let event = Event::Followed { kind: self.kind, run: self.follow.run, news };
         self.events.send(event).await.map_err(|_closed| Closed)
     }

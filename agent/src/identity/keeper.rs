@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use super::contents::{Contents, HubPin, TargetName, Unreadable};
 use super::merge::{self, Data, HomeIn, Merged};
-use super::secret::{Failure, SecretPlace, Stored};
+use super::secret::{Failure, SecretRef, Stored};
 use super::written::{ROUNDS_MAX, Reading, Refused, Written, read_patiently};
 use super::{Error, file};
 use crate::addresses::{Addresses, Token};
@@ -103,7 +103,7 @@ impl Found {
     pub(crate) async fn look(
         directory: &Path,
         token: Option<&EnrolmentToken>,
-        place: Option<SecretPlace>,
+        place: Option<SecretRef>,
         home: HomeIn,
     ) -> Result<Self, Error> {
         let path = directory.join(file::FILE);
@@ -286,7 +286,7 @@ impl Found {
     }
 }
 
-fn say_forbidden(place: &SecretPlace, why: &str) {
+fn say_forbidden(place: &SecretRef, why: &str) {
     info!(
         "the identity is kept in the data directory alone for now: the Secret {place} may not be used ({why}). It is asked \
          for again about once a minute, and used when it may be"
@@ -307,7 +307,7 @@ pub(crate) struct Keeper {
     saving: Mutex<Saving>,
     watchdog: WriteWatchdog,
     /// Where the Secret is, if it is used.
-    place: Option<SecretPlace>,
+    place: Option<SecretRef>,
     secret: Mutex<Option<Written>>,
     /// Told when the file or the Secret did not take something.
     behind: Notify,

@@ -21,7 +21,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(10);
 
 /// Where the agent's own Secret is.
 #[derive(Clone)]
-pub(crate) struct SecretPlace {
+pub(crate) struct SecretRef {
     pub(crate) client: Client,
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -53,7 +53,7 @@ impl fmt::Display for Failure {
     }
 }
 
-impl SecretPlace {
+impl SecretRef {
     pub(super) async fn read(&self) -> Result<Stored, Failure> {
         let Some(secret) = answered(self.api().get_opt(&self.name)).await? else { return Ok(Stored::Nothing) };
         let version = version(&secret);
@@ -92,15 +92,15 @@ impl SecretPlace {
     }
 }
 
-impl fmt::Display for SecretPlace {
+impl fmt::Display for SecretRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
 }
 
-impl fmt::Debug for SecretPlace {
+impl fmt::Debug for SecretRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SecretPlace({self})")
+        write!(f, "SecretRef({self})")
     }
 }
 

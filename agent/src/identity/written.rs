@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use super::contents::{Contents, Unreadable};
 use super::merge::{self, HomeIn};
-use super::secret::{Failure, SecretPlace, Stored};
+use super::secret::{Failure, SecretRef, Stored};
 
 /// Pauses between two tries to read the Secret before the agent starts: around the first, doubled up to around the second.
 /// There is nothing to be done without it, and to end would only have whoever started the agent wait longer every time.
@@ -20,7 +20,7 @@ pub(super) const ROUNDS_MAX: u32 = 5;
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 pub(super) struct Written {
-    pub(super) place: SecretPlace,
+    pub(super) place: SecretRef,
     /// None if what is there is not known.
     pub(super) version: Option<String>,
     /// What is there, as far as it was read or written.
@@ -47,7 +47,7 @@ pub(super) enum Refused {
 }
 
 impl Written {
-    pub(super) fn new(place: SecretPlace) -> Self {
+    pub(super) fn new(place: SecretRef) -> Self {
         Self {
             place,
             version: None,
@@ -208,7 +208,7 @@ pub(super) enum Reading {
 /// An API server that forbids it may do so for a moment, as while rights or a token are renewed: an agent with a file goes on
 /// with that, and tries again. A replica waits whatever its file says, for the Secret is its home: another replica may have
 /// been at work since. Without either, an agent was perhaps never meant to have a Secret; it begins, and asks for it again.
-pub(super) async fn read_patiently(place: &SecretPlace, known_otherwise: bool, home: HomeIn) -> Reading {
+pub(super) async fn read_patiently(place: &SecretRef, known_otherwise: bool, home: HomeIn) -> Reading {
     let mut backoff = Backoff::new(READ_AGAIN.0, READ_AGAIN.1);
     let mut complained = false;
     loop {

@@ -33,7 +33,7 @@ tables!(
     /// The kinds of which there ever was anything.
     Kinds = "kinds",
     /// What came back, though nothing assigns it.
-    CameBack = "came-back",
+    RestoredObject = "came-back",
     /// The parts of a set that is being switched to.
     Staged = "staged",
     /// Which bodies there are, so that nothing needs to scan them.

@@ -81,7 +81,7 @@ pub(super) fn load(path: &Path, engine: &Engine, existed: bool, step: &dyn Fn())
     loaded.held = rows(engine, Table::Held, &mut count)?;
     loaded.ran = numbered(engine, Table::Ran, &mut count)?;
     loaded.kinds = rows(engine, Table::Kinds, &mut count)?;
-    loaded.came_back = rows(engine, Table::CameBack, &mut count)?;
+    loaded.came_back = rows(engine, Table::RestoredObject, &mut count)?;
     loaded.unsent = rows(engine, Table::Unsent, &mut count)?;
     engine.scan(Table::Inputs, |key, value| {
         count(key, value);

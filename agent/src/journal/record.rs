@@ -66,8 +66,8 @@ pub(super) fn changes(write: &Write, each: &mut impl FnMut(Change) -> Result<(),
         Write::Ran { number, tombstone } => put(Table::Ran, number_key(number), tombstone),
         Write::RanForgotten { number } => take(Table::Ran, number_key(number)),
         Write::Kind { kind, version } => put(Table::Kinds, kind_key(kind), &(kind, version)),
-        Write::CameBack(it) => put(Table::CameBack, object_key(&it.key), it),
-        Write::CameBackNoMore { key } => take(Table::CameBack, object_key(key)),
+        Write::RestoredObject(it) => put(Table::RestoredObject, object_key(&it.key), it),
+        Write::RestoredGone { key } => take(Table::RestoredObject, object_key(key)),
         Write::Body { .. } | Write::DropBodies(_) => return Ok(()),
     };
     each(last)

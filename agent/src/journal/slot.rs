@@ -432,7 +432,7 @@ impl Slot {
             | Table::Unsent
             | Table::Ran
             | Table::Kinds
-            | Table::CameBack
+            | Table::RestoredObject
             | Table::Staged
             | Table::Bodies => bytes,
         };

@@ -83,8 +83,8 @@ fn stands_alone(write: &Write) -> bool {
         | Write::Sent { .. }
         | Write::Ran { .. }
         | Write::RanForgotten { .. }
-        | Write::CameBack(_)
-        | Write::CameBackNoMore { .. }
+        | Write::RestoredObject(_)
+        | Write::RestoredGone { .. }
         | Write::DropBodies(_) => false,
     }
 }

@@ -31,7 +31,7 @@ pub(crate) struct Candidate {
 }
 
 /// What one look came to.
-enum Look {
+enum LeaseObservation {
     Ours,
     NotOurs,
     /// Nothing is known: why.
@@ -55,15 +55,15 @@ impl Candidate {
         let mut holder = None;
         loop {
             match self.look().await {
-                Look::Ours => break,
-                Look::Blind(why) => {
+                LeaseObservation::Ours => break,
+                LeaseObservation::Blind(why) => {
                     // It could not take over, so it is no use as a standby.
                     if blind.is_none() {
                         warn!("the Lease {} can neither be acquired nor read; trying again: {why}", self.place);
                         blind = Some(health.gate("lease"));
                     }
                 }
-                Look::NotOurs | Look::Lost(_) => {
+                LeaseObservation::NotOurs | LeaseObservation::Lost(_) => {
                     blind = None;
                     standing_by.get_or_insert_with(|| health.note("standby"));
                     let now = self.election.holder().map(str::to_owned);
@@ -80,7 +80,7 @@ impl Candidate {
     }
 
     /// Looks, and does what is to be done about it.
-    async fn look(&mut self) -> Look {
+    async fn look(&mut self) -> LeaseObservation {
         let read = self.place.read().await;
         match read {
             Ok(Some(stored)) => {
@@ -88,29 +88,29 @@ impl Candidate {
                 self.election.see(self.now(), Some(stored.record));
             }
             Ok(None) => self.election.see(self.now(), None),
-            Err(Failure::Conflict) => return Look::NotOurs,
-            Err(Failure::Refused(why)) => return Look::Blind(why),
+            Err(Failure::Conflict) => return LeaseObservation::NotOurs,
+            Err(Failure::Refused(why)) => return LeaseObservation::Blind(why),
         }
         self.act().await
     }
 
     /// Does what is to be done about what was seen last.
-    async fn act(&mut self) -> Look {
+    async fn act(&mut self) -> LeaseObservation {
         let begun = self.now();
         let written = match self.election.next(begun, Timestamp::now()) {
             Move::Create(record) => self.place.create(&record).await,
             Move::Replace(record) => self.place.replace(&self.version, &record).await,
-            Move::Wait => return Look::NotOurs,
-            Move::Lost(loss) => return Look::Lost(loss),
+            Move::Wait => return LeaseObservation::NotOurs,
+            Move::Lost(loss) => return LeaseObservation::Lost(loss),
         };
         match written {
             Ok(stored) => {
                 self.version = stored.version;
                 self.election.wrote(begun, stored.record);
-                Look::Ours
+                LeaseObservation::Ours
             }
-            Err(Failure::Conflict) => Look::NotOurs,
-            Err(Failure::Refused(why)) => Look::Blind(why),
+            Err(Failure::Conflict) => LeaseObservation::NotOurs,
+            Err(Failure::Refused(why)) => LeaseObservation::Blind(why),
         }
     }
 
@@ -129,27 +129,27 @@ impl Candidate {
             // What was written last is what is there, unless another wrote: then it is looked at.
             let renewed = async {
                 match self.act().await {
-                    Look::NotOurs => self.look().await,
+                    LeaseObservation::NotOurs => self.look().await,
                     look => look,
                 }
             };
             let look = match tokio::time::timeout_at(deadline, renewed).await {
                 Ok(look) => look,
-                Err(_elapsed) => Look::Lost(Loss::NotRenewed),
+                Err(_elapsed) => LeaseObservation::Lost(Loss::NotRenewed),
             };
             match look {
-                Look::Ours => {
+                LeaseObservation::Ours => {
                     trouble = None;
                     until.send_replace(self.ours_until());
                 }
-                Look::NotOurs => {}
-                Look::Blind(why) => {
+                LeaseObservation::NotOurs => {}
+                LeaseObservation::Blind(why) => {
                     if trouble.replace(why.clone()).is_none() {
                         warn!("the Lease {} cannot be renewed; it is tried again: {why}", self.place);
                     }
                 }
-                Look::Lost(Loss::Taken { by }) => return Some(format!("{by} holds it now")),
-                Look::Lost(Loss::NotRenewed) => {
+                LeaseObservation::Lost(Loss::Taken { by }) => return Some(format!("{by} holds it now")),
+                LeaseObservation::Lost(Loss::NotRenewed) => {
                     let why = trouble.unwrap_or_else(|| "the API server does not answer".to_owned());
                     return Some(format!("it could not be renewed for {} s: {why}", RENEW_DEADLINE.as_secs()));
                 }

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tideline_agent::addresses::Addresses;
-use tideline_agent::core::{AgentMode, AppliedRecord, CameBack, Enrolled, Loaded, RemovalPolicy, Write};
+use tideline_agent::core::{AgentMode, AppliedRecord, Enrolled, Loaded, RemovalPolicy, RestoredObject, Write};
 use tideline_common::wire::v1::{Attested, Continuity, Decommission, ObjectReport};
 use tideline_common::{
     ApplyPolicy, DesiredSet, Digest, Entry, EntryState, Formers, GroupKind, ObjectKey, SessionName, Tombstone,
@@ -36,7 +36,7 @@ pub(crate) struct Journal {
     held: BTreeSet<Tombstone>,
     ran: BTreeMap<u64, Tombstone>,
     kinds: BTreeMap<GroupKind, Arc<str>>,
-    came_back: BTreeMap<ObjectKey, CameBack>,
+    came_back: BTreeMap<ObjectKey, RestoredObject>,
     pub(crate) decommission: Decommission,
     pub(crate) unsent: BTreeMap<ObjectKey, ObjectReport>,
 }
@@ -107,10 +107,10 @@ impl Journal {
                 Write::Kind { kind, version } => {
                     self.kinds.insert(kind, version);
                 }
-                Write::CameBack(it) => {
+                Write::RestoredObject(it) => {
                     self.came_back.insert(it.key.clone(), it);
                 }
-                Write::CameBackNoMore { key } => {
+                Write::RestoredGone { key } => {
                     self.came_back.remove(&key);
                 }
                 Write::DropBodies(bodies) => bodies.iter().for_each(|input| drop(self.bodies.remove(input))),

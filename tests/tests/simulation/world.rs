@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use tideline_agent::addresses::Locator;
 use tideline_agent::core::{
-    Core, Event, FollowNews, FuseLimits, ListId, Op, OpId, OpResult, PatrolTally, PersistId, RequestId, Timer, Write,
+    AssociatedNews, Core, Event, FuseLimits, ListId, Op, OpId, OpResult, PatrolTally, PersistId, RequestId, Timer,
+    Write,
 };
 use tideline_common::replay::RunNumbers;
 use tideline_common::wire::v1::RefusalKind;
@@ -133,7 +134,7 @@ enum Happening {
         run: u64,
         kind: AssociatedKind,
         follow: u32,
-        news: FollowNews,
+        news: AssociatedNews,
     },
     Refollow {
         run: u64,

@@ -18,7 +18,7 @@ use tokio_util::task::TaskTracker;
 
 use super::super::{AssociatedWatchers, Kinds, Scope, Watches};
 use super::*;
-use crate::core::{Depth, Event, Follow, FollowNews};
+use crate::core::{AssociatedNews, Depth, Event, Follow};
 use crate::namespaces::Namespaces;
 
 /// An API server that answers, or does not; and how often it was asked what.
@@ -135,7 +135,7 @@ enum Who {
 fn listed(event: &Event) -> Option<Who> {
     match event {
         Event::Listed { .. } => Some(Who::Watch),
-        Event::Followed { news: FollowNews::Listed, .. } => Some(Who::Follower),
+        Event::Followed { news: AssociatedNews::Listed, .. } => Some(Who::Follower),
         _ => None,
     }
 }
@@ -143,7 +143,7 @@ fn listed(event: &Event) -> Option<Who> {
 fn lost(event: &Event) -> Option<Who> {
     match event {
         Event::WatchLost { reason: Reason::Unavailable, .. } => Some(Who::Watch),
-        Event::Followed { news: FollowNews::Lost { reason: Reason::Unavailable, .. }, .. } => Some(Who::Follower),
+        Event::Followed { news: AssociatedNews::Lost { reason: Reason::Unavailable, .. }, .. } => Some(Who::Follower),
         _ => None,
     }
 }

@@ -21,7 +21,7 @@ use tideline_common::wire::v1::Progress;
 use tideline_common::{Entry, EntryState, GroupKind, Monotonic, ObjectKey, Ownership, Reason};
 
 use crate::core::decide::plan;
-use crate::core::decide::plan::{Decision, Settled};
+use crate::core::decide::plan::{Decision, NoAction};
 use crate::core::interface::effect::{Effect, Effects, ListId, PatrolTally, Timer};
 use crate::core::interface::event::ListFailure;
 use crate::core::interface::observed::ListedItem;
@@ -403,7 +403,7 @@ impl Core {
     }
 
     fn matter_of_assigned(&self, me: Me, entry: &Entry, object: &Object, listed: Option<&Seen>) -> Matter {
-        if entry.state != EntryState::Apply || self.kinds.view(&entry.key) == View::Elsewhere {
+        if entry.state != EntryState::Apply || self.kinds.view(&entry.key) == View::NamespaceExcluded {
             return Matter::Withheld;
         }
         // It waits for what stands there to be gone, and the watch may have missed just that.
@@ -443,8 +443,8 @@ impl Core {
         let policy = self.policies.get(&entry.policy).map(|policy| &**policy);
         let situation = self.situation(me, entry, policy, object, listed, View::Current);
         match plan::plan(situation) {
-            Decision::Nothing(Settled::Drifted) => Matter::Suspect(Finding::Differs),
-            Decision::Nothing(Settled::Unchanged | Settled::Terminal)
+            Decision::Nothing(NoAction::Drifted) => Matter::Suspect(Finding::Differs),
+            Decision::Nothing(NoAction::Unchanged | NoAction::Terminal)
             | Decision::Record { .. }
             | Decision::UpdateRecord => {
                 let told = match (&object.seen, listed) {

@@ -13,7 +13,7 @@ use tideline_common::{GroupKind, Mark, ObjectKey, Ownership, Uid};
 
 use crate::core::Core;
 use crate::core::decide::remove::Ground;
-use crate::core::interface::write::{CameBack, Write};
+use crate::core::interface::write::{RestoredObject, Write};
 use crate::core::model::removal::{Cause, JournalAge};
 
 #[derive(Debug, Default)]
@@ -55,9 +55,13 @@ impl Restored {
 
 impl Core {
     /// At the start: what the journal has of it.
-    pub(in crate::core) fn resume_restored(&mut self, kinds: Vec<(GroupKind, Arc<str>)>, came_back: Vec<CameBack>) {
+    pub(in crate::core) fn resume_restored(
+        &mut self,
+        kinds: Vec<(GroupKind, Arc<str>)>,
+        came_back: Vec<RestoredObject>,
+    ) {
         self.restored.kinds.extend(kinds);
-        for CameBack { key, uid, source } in came_back {
+        for RestoredObject { key, uid, source } in came_back {
             // Watched from the start, so that its end is seen.
             self.kinds.refer(&key, &self.restored.kinds.get(&key.kind).cloned().unwrap_or_default());
             self.objects.at(&key).unexplained = Some(source);
@@ -96,14 +100,14 @@ impl Core {
             // Whoever approved something there has not seen this one.
             self.approvals.strike_at(key);
             let source = mark.source.uid.clone();
-            self.disk.write(Write::CameBack(CameBack { key: key.clone(), uid: uid.clone(), source }));
+            self.disk.write(Write::RestoredObject(RestoredObject { key: key.clone(), uid: uid.clone(), source }));
         }
     }
 
     /// It is gone, or stands as something says.
     pub(in crate::core) fn came_back_no_more(&mut self, key: &ObjectKey) {
         if self.restored.objects.remove(key).is_some() {
-            self.disk.write(Write::CameBackNoMore { key: key.clone() });
+            self.disk.write(Write::RestoredGone { key: key.clone() });
         }
     }
 

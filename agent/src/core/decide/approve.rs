@@ -163,7 +163,7 @@ impl Core {
                 self.spare(now, removal);
                 true
             }
-            Some(Cause::Approved | Cause::Retired | Cause::Spared | Cause::Told) | None => false,
+            Some(Cause::Approved | Cause::Retired | Cause::Spared | Cause::Unassigned) | None => false,
         }
     }
 
@@ -177,9 +177,9 @@ impl Core {
     /// From now on this removal stands for itself, in the journal too.
     pub(in crate::core) fn see_through(&mut self, removal: &Tombstone) {
         if let Some(state) = self.removals.get_mut(removal)
-            && state.cause != Cause::Told
+            && state.cause != Cause::Unassigned
         {
-            state.cause = Cause::Told;
+            state.cause = Cause::Unassigned;
             if self.decommission.keeps() {
                 state.policy = LET_GO;
             }

@@ -58,7 +58,7 @@ pub(in crate::core) enum Marks {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Decision {
     /// It is as it should be, or is to be left as it is.
-    Nothing(Settled),
+    Nothing(NoAction),
     /// The object stays unchanged; its record takes the new policy or account, which governs its later removal.
     UpdateRecord,
     /// What is there is ours and right; only the journal does not know.
@@ -95,7 +95,7 @@ pub(in crate::core) enum Decision {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::core) enum Settled {
+pub(in crate::core) enum NoAction {
     Unchanged,
     /// It was changed locally, and the policy says to report that and no more.
     Drifted,
@@ -135,8 +135,8 @@ pub(in crate::core) fn plan(situation: Situation<'_>) -> Decision {
             return Decision::Fail(Reason::KindMissing, format!("this cluster does not serve {}", entry.key.kind));
         }
         // A namespace that is kept is there, or what is in it says that it is not.
-        View::Elsewhere if entry.implied => return Decision::Nothing(Settled::Unchanged),
-        View::Elsewhere => return Decision::Withhold(Reason::OtherNamespace),
+        View::NamespaceExcluded if entry.implied => return Decision::Nothing(NoAction::Unchanged),
+        View::NamespaceExcluded => return Decision::Withhold(Reason::OtherNamespace),
         View::Current | View::Lost => {}
     }
     let Some(policy) = policy else {
@@ -146,9 +146,9 @@ pub(in crate::core) fn plan(situation: Situation<'_>) -> Decision {
         Some(seen) => present(situation, policy, seen),
         None => match (terminal, template_that_ran(situation, policy)) {
             (Some(Terminal::Finished | Terminal::Started), Some(ran)) => Decision::RunAnew(ran),
-            (Some(Terminal::Finished), None) => Decision::Nothing(Settled::Terminal),
+            (Some(Terminal::Finished), None) => Decision::Nothing(NoAction::Terminal),
             (Some(Terminal::CreatedOnce | Terminal::Started), _) if stays_gone(situation, policy) => {
-                Decision::Nothing(Settled::Terminal)
+                Decision::Nothing(NoAction::Terminal)
             }
             // What was written may stand there, though nothing shows it.
             (Some(Terminal::Started), None) if view == View::Current || situation.record.is_none() => {
@@ -175,21 +175,21 @@ fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
     let record = record.filter(|record| !record.letting_go);
     match (record, view) {
         (Some(record), _) if stays_gone(situation, policy) && record.source == entry.source.uid => {
-            Decision::Nothing(Settled::Terminal)
+            Decision::Nothing(NoAction::Terminal)
         }
         // Whether it may be taken over is to be seen first.
         (Some(_), View::Lost) if situation.found == Found::LetGo => Decision::Create,
         // While the view is not current nothing follows from not seeing it; it is written to where it was.
         (Some(record), View::Lost) if is_left_alone(entry, policy) => {
             if is_known(situation, record) {
-                Decision::Nothing(Settled::Unchanged)
+                Decision::Nothing(NoAction::Unchanged)
             } else {
                 Decision::TransferOwnership { uid: record.uid.clone(), origin: origin_of(situation, record) }
             }
         }
         (Some(record), View::Lost) => {
             if is_as_recorded(entry, record) && origin_of(situation, record) == record.origin {
-                Decision::Nothing(Settled::Unchanged)
+                Decision::Nothing(NoAction::Unchanged)
             } else {
                 apply_onto(situation, record)
             }
@@ -227,7 +227,7 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
     match (ownership, record) {
         // It is there, whoever's it is, and that is all that is asked for.
         (Some(Ownership::Foreign | Ownership::Copy) | None, None) if entry.implied => {
-            return Decision::Nothing(Settled::Unchanged);
+            return Decision::Nothing(NoAction::Unchanged);
         }
         (Some(Ownership::Foreign), _) => {
             return Decision::Skip(Reason::Conflict, "it is managed by another hub");
@@ -289,7 +289,7 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
         return if !known || (!entry.implied && (another || is_formers(me, seen))) {
             take_up(situation, seen, origin_of(situation, record))
         } else if record.policy == entry.policy && is_same_account(entry, record) && !record.letting_go {
-            Decision::Nothing(Settled::Unchanged)
+            Decision::Nothing(NoAction::Unchanged)
         } else {
             Decision::UpdateRecord
         };
@@ -306,7 +306,7 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
         // Which fields are to be left as they are has to be known before others are written.
         let unknown = touched && record.drifted.is_none() && policy.drift == DriftPolicy::Report;
         let look = unknown && record.input == entry.input && record.source == entry.source.uid && !record.letting_go;
-        return if look { Decision::Nothing(Settled::Drifted) } else { apply_onto(situation, record) };
+        return if look { Decision::Nothing(NoAction::Drifted) } else { apply_onto(situation, record) };
     }
     let drifted = touched
         || record.drifted.is_some()
@@ -317,12 +317,12 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
     match (drifted, policy.drift) {
         (false, _) if released => apply_onto(situation, record),
         (false, _) if !is_same_account(entry, record) => Decision::UpdateRecord,
-        (false, _) => Decision::Nothing(Settled::Unchanged),
+        (false, _) => Decision::Nothing(NoAction::Unchanged),
         // What was changed locally is known by now, and stays.
         (true, DriftPolicy::Report) if is_formers(me, seen) && (!touched || record.drifted.is_some()) => {
             apply_onto(situation, record)
         }
-        (true, DriftPolicy::Report) => Decision::Nothing(Settled::Drifted),
+        (true, DriftPolicy::Report) => Decision::Nothing(NoAction::Drifted),
         (true, DriftPolicy::Correct) => apply_onto(situation, record),
     }
 }

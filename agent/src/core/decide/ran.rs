@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use tideline_common::wire::v1::{Terminal, TerminalFact};
 use tideline_common::{Entry, ObjectKey, Ownership, Reason, Tombstone, Uid};
 
-use super::plan::{Decision, Settled};
+use super::plan::{Decision, NoAction};
 use crate::core::Core;
 use crate::core::interface::write::{AppliedRecord, Write};
 use crate::core::model::object::Object;
@@ -176,7 +176,7 @@ impl Core {
 pub(in crate::core) fn is_gone_unread(object: &Object, source: &Uid, decision: &Decision) -> bool {
     let gone = matches!(
         decision,
-        Decision::RunAnew(_) | Decision::Nothing(Settled::Terminal) | Decision::Withhold(Reason::Vanished)
+        Decision::RunAnew(_) | Decision::Nothing(NoAction::Terminal) | Decision::Withhold(Reason::Vanished)
     );
     gone && object.happened(source) == Some(Terminal::Started) && !object.doubted
 }

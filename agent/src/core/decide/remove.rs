@@ -125,7 +125,7 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
         Ground::Restored => return Verdict::Hold(Reason::Restored),
     };
     let placed = record.filter(|record| record.source == *source);
-    if view == View::Elsewhere {
+    if view == View::NamespaceExcluded {
         return if placed.is_some() { Verdict::Hold(Reason::OtherNamespace) } else { Verdict::Forget };
     }
     if let Some(entry) = entry {
@@ -144,7 +144,7 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
             // Made, or found there, and taken out again before anything showed it.
             (None, View::Current) if unshown => Verdict::Look,
             (_, View::Missing) | (None, View::Current) => Verdict::Forget,
-            (_, View::Unlisted | View::Unknown | View::Elsewhere) => Verdict::Wait,
+            (_, View::Unlisted | View::Unknown | View::NamespaceExcluded) => Verdict::Wait,
         };
     };
     let recorded = record.is_some_and(|record| record.uid == seen.uid);
@@ -216,7 +216,7 @@ fn comes_back(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
         // What is seen may be of before its deletion, which was accepted, or of which no answer came.
         (Some(_), _) | (None, View::Lost) if !looked => Verdict::Look,
         (None, View::Current) if record.is_some() || unshown => Verdict::Look,
-        (Some(_), _) | (None, View::Current | View::Lost | View::Missing | View::Elsewhere) => Verdict::Forget,
+        (Some(_), _) | (None, View::Current | View::Lost | View::Missing | View::NamespaceExcluded) => Verdict::Forget,
     }
 }
 

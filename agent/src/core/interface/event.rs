@@ -86,7 +86,7 @@ pub enum Event {
         kind: AssociatedKind,
         /// The watch's [`Follow::run`](crate::core::Follow).
         run: u32,
-        news: FollowNews,
+        news: AssociatedNews,
     },
     /// A page of a list of metadata.
     ListPage {
@@ -127,7 +127,7 @@ pub enum LinkFailure {
 
 /// What a watch of associated objects tells.
 #[derive(Clone, Debug)]
-pub enum FollowNews {
+pub enum AssociatedNews {
     /// A complete list begins.
     Listing,
     /// Objects as they are now: some of a list, or one that changed.

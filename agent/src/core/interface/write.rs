@@ -128,9 +128,9 @@ pub enum Write {
         version: Arc<str>,
     },
     /// An object of ours that nothing assigns appeared there.
-    CameBack(CameBack),
+    RestoredObject(RestoredObject),
     /// It is gone, or stands for what something assigns.
-    CameBackNoMore {
+    RestoredGone {
         key: ObjectKey,
     },
     /// Bodies that nothing names any more.
@@ -145,7 +145,7 @@ pub struct Enrolled {
 
 /// An object that carries our mark and came back, though nothing assigns it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CameBack {
+pub struct RestoredObject {
     pub key: ObjectKey,
     pub uid: Uid,
     pub source: Uid,

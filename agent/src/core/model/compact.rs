@@ -155,7 +155,7 @@ impl Compact {
     }
 
     /// Whether it was tried and stands as it was recorded, which is as its entry says.
-    pub(in crate::core) fn is_settled(&self) -> bool {
+    pub(in crate::core) fn is_at_rest(&self) -> bool {
         self.tried && self.queued.is_none() && self.seen.as_ref().is_some_and(|seen| seen.labelled)
     }
 
@@ -167,7 +167,7 @@ impl Compact {
     /// if it is of something else.
     pub(in crate::core) fn listed_again(&mut self, list: ListId, item: &ListedItem, entry: &Arc<Entry>) -> bool {
         let told = self.seen.as_ref().map(|seen| seen.resource_version);
-        let same = self.is_settled()
+        let same = self.is_at_rest()
             && self.progress == Progress::Applied
             && Arc::ptr_eq(&self.entry, entry)
             && entry.state == EntryState::Apply

@@ -27,7 +27,7 @@ pub(in crate::core) enum View {
     /// What is not seen may be there.
     Lost,
     /// It is in no namespace that this agent keeps: never looked at.
-    Elsewhere,
+    NamespaceExcluded,
 }
 
 #[derive(Debug, Default)]
@@ -149,7 +149,7 @@ impl Kinds {
 
     /// What may be concluded about an object.
     pub(in crate::core) fn view(&self, key: &ObjectKey) -> View {
-        if self.namespaces.keep(key) { self.view_of(&key.kind) } else { View::Elsewhere }
+        if self.namespaces.keep(key) { self.view_of(&key.kind) } else { View::NamespaceExcluded }
     }
 
     /// What may be concluded about those objects of a kind that are kept.

@@ -50,13 +50,13 @@ const _: () = assert!(size_of::<Place>() <= 16);
 
 /// A place as it was asked for, to be read.
 #[derive(Debug)]
-pub(in crate::core) enum Look<'a> {
+pub(in crate::core) enum ObjectView<'a> {
     There(&'a Object),
     Expanded(Box<Object>),
 }
 
 impl Objects {
-    pub(in crate::core) fn get(&self, key: &ObjectKey) -> Option<Look<'_>> {
+    pub(in crate::core) fn get(&self, key: &ObjectKey) -> Option<ObjectView<'_>> {
         self.places.get(key).map(|place| place.look(&self.compact))
     }
 
@@ -129,10 +129,10 @@ impl Objects {
     }
 
     /// In their order, all but what waits for its next try, and what was compacted when there was nothing to do about it.
-    pub(in crate::core) fn unsettled(&self) -> impl Iterator<Item = &ObjectKey> {
+    pub(in crate::core) fn not_at_rest(&self) -> impl Iterator<Item = &ObjectKey> {
         let is_unsettled = |place: &Place| match place {
             Place::Blank { .. } => true,
-            Place::Compact(row) => !self.compact.get(*row).is_settled(),
+            Place::Compact(row) => !self.compact.get(*row).is_at_rest(),
             Place::Whole(object) | Place::Open(object) => !object.turn.waits(),
         };
         self.places.iter().filter(move |(_, place)| is_unsettled(place)).map(|(name, _)| name.key())
@@ -179,11 +179,11 @@ impl Objects {
 impl Place {
     const BLANK: Self = Self::Blank { queued: None, told: None };
 
-    fn look(&self, compact: &Rows<Compact>) -> Look<'_> {
+    fn look(&self, compact: &Rows<Compact>) -> ObjectView<'_> {
         match self {
-            Self::Blank { queued, told } => Look::Expanded(Box::new(blank(*queued, told.as_deref()))),
-            Self::Compact(row) => Look::Expanded(Box::new(compact.get(*row).expand())),
-            Self::Whole(object) | Self::Open(object) => Look::There(object),
+            Self::Blank { queued, told } => ObjectView::Expanded(Box::new(blank(*queued, told.as_deref()))),
+            Self::Compact(row) => ObjectView::Expanded(Box::new(compact.get(*row).expand())),
+            Self::Whole(object) | Self::Open(object) => ObjectView::There(object),
         }
     }
 
@@ -205,7 +205,7 @@ fn blank(queued: Option<i32>, told: Option<&ReportDigest>) -> Object {
     Object { turn: Turn::of_queued(queued), told: told.copied(), ..Object::default() }
 }
 
-impl Deref for Look<'_> {
+impl Deref for ObjectView<'_> {
     type Target = Object;
 
     fn deref(&self) -> &Object {

@@ -35,7 +35,7 @@ pub(in crate::core) enum Cause {
     /// It is not assigned any more: the hub says so, or a set of the same epoch lacks it. The journal keeps that until
     /// the removal is done.
     #[default]
-    Told,
+    Unassigned,
     /// Nothing explains that it is in no set, and a person has approved its removal. Ends with the approval.
     Approved,
     /// Nothing explains that it is in no set, and the cluster goes out of service. Ends if it stays in service.

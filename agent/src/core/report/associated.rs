@@ -2,7 +2,7 @@
 //! when that is said.
 //!
 //! ```text
-//!  entries, what stands in their place ─▶ wishes ─▶ Effect::Follow
+//!  entries, what stands in their place ─▶ wanted ─▶ Effect::Follow
 //!                                            │
 //!  Followed: Listing, Seen, Gone, Listed ─▶ aggregate ─▶ due, at most every 30 seconds ─▶ report
 //! ```
@@ -17,14 +17,14 @@ use tideline_common::{AssociatedKind, Digest, Monotonic, ObjectKey, Ownership, R
 
 use super::rate::Rate;
 use crate::core::interface::effect::{Depth, Effect, Effects, Follow, Timer};
-use crate::core::interface::event::FollowNews;
+use crate::core::interface::event::AssociatedNews;
 use crate::core::{Core, Phase};
 
 mod aggregate;
-mod wish;
+mod wanted;
 
 use aggregate::{Aggregate, KEPT_MAX, Touched};
-use wish::{follows, is_link};
+use wanted::{follows, is_link};
 
 /// Between two reports of what was made of one object, however often it changes: a Pod that crashes all the time makes
 /// two reports in a minute, of less than a kilobyte each.
@@ -37,7 +37,7 @@ const SWEEP_AFTER: Duration = Duration::from_secs(10);
 #[derive(Debug, Default)]
 pub(in crate::core) struct Associates {
     aggregate: Aggregate,
-    /// How many wishes there are for each kind, and for how much of it.
+    /// How many want each kind, and for how much of it.
     needs: BTreeMap<(AssociatedKind, Depth), usize>,
     /// How many there are in each namespace.
     namespaces: BTreeMap<Arc<str>, usize>,
@@ -80,7 +80,7 @@ enum View {
 }
 
 impl Associates {
-    fn need(&mut self, key: &ObjectKey, follows: &wish::Follows) {
+    fn need(&mut self, key: &ObjectKey, follows: &wanted::Wanted) {
         for (kind, depth) in follows {
             *self.needs.entry((*kind, *depth)).or_default() += 1;
         }
@@ -88,7 +88,7 @@ impl Associates {
         self.changed = true;
     }
 
-    fn unneed(&mut self, key: &ObjectKey, follows: &wish::Follows) {
+    fn unneed(&mut self, key: &ObjectKey, follows: &wanted::Wanted) {
         for (kind, depth) in follows {
             count_down(&mut self.needs, &(*kind, *depth));
         }
@@ -97,7 +97,7 @@ impl Associates {
     }
 
     /// Whether an object's counts of a kind are complete: that kind was listed, and what leads to it.
-    fn is_known(&self, kind: AssociatedKind, follows: &wish::Follows) -> bool {
+    fn is_known(&self, kind: AssociatedKind, follows: &wanted::Wanted) -> bool {
         let is_leaf = kind == AssociatedKind::Pods;
         let links = follows.keys().filter(|link| is_leaf && is_link(**link));
         links.chain([&kind]).all(|kind| {
@@ -259,7 +259,7 @@ impl Core {
         }
     }
 
-    fn dismiss(&mut self, now: Monotonic, key: &ObjectKey, former: &wish::Follows) {
+    fn dismiss(&mut self, now: Monotonic, key: &ObjectKey, former: &wanted::Wanted) {
         self.associates.unneed(key, former);
         self.associates.aggregate.dismiss(key);
         self.associates.rate.forget(key);
@@ -269,7 +269,7 @@ impl Core {
         }
     }
 
-    pub(in crate::core) fn followed(&mut self, now: Monotonic, kind: AssociatedKind, run: u32, news: FollowNews) {
+    pub(in crate::core) fn followed(&mut self, now: Monotonic, kind: AssociatedKind, run: u32, news: AssociatedNews) {
         let Some(watch) = self.associates.watches.get_mut(&kind).filter(|watch| watch.follow.run == run) else {
             // Of a watch that was ended.
             return;
@@ -277,32 +277,32 @@ impl Core {
         let mut touched = Touched::new();
         let aggregate = &mut self.associates.aggregate;
         match news {
-            FollowNews::Listing => aggregate.listing(kind),
-            FollowNews::Seen(associates) => {
+            AssociatedNews::Listing => aggregate.listing(kind),
+            AssociatedNews::Seen(associates) => {
                 for associate in associates {
                     aggregate.seen(kind, associate, &mut touched);
                 }
             }
-            FollowNews::Gone(uid) => aggregate.gone(kind, &uid, &mut touched),
-            FollowNews::Listed => {
+            AssociatedNews::Gone(uid) => aggregate.gone(kind, &uid, &mut touched),
+            AssociatedNews::Listed => {
                 aggregate.listed(kind, &mut touched);
                 if !matches!(std::mem::replace(&mut watch.view, View::Current), View::Current) {
                     touched.extend(all_of(aggregate, kind));
                 }
             }
-            FollowNews::Unwatched { message } => {
+            AssociatedNews::Unwatched { message } => {
                 aggregate.listed(kind, &mut touched);
                 let view = std::mem::replace(&mut watch.view, View::Lost(Reason::Forbidden, message));
                 if matches!(view, View::Unlisted | View::Refused(..)) {
                     touched.extend(all_of(aggregate, kind));
                 }
             }
-            FollowNews::Lost { reason: reason @ (Reason::Forbidden | Reason::KindMissing), message } => {
+            AssociatedNews::Lost { reason: reason @ (Reason::Forbidden | Reason::KindMissing), message } => {
                 if !matches!(std::mem::replace(&mut watch.view, View::Refused(reason, message)), View::Refused(..)) {
                     touched.extend(all_of(aggregate, kind));
                 }
             }
-            FollowNews::Lost { reason, message } => match watch.view {
+            AssociatedNews::Lost { reason, message } => match watch.view {
                 View::Unlisted | View::Refused(..) => watch.view = View::Refused(reason, message),
                 View::Current | View::Lost(..) => watch.view = View::Lost(reason, message),
             },
@@ -313,7 +313,7 @@ impl Core {
     }
 
     /// What is to be watched, forgotten and said by now, and when next.
-    pub(in crate::core) fn settle_associates(&mut self, now: Monotonic, out: &mut Effects) {
+    pub(in crate::core) fn flush_associated(&mut self, now: Monotonic, out: &mut Effects) {
         for key in std::mem::take(&mut self.associates.told_of) {
             self.associate(now, &key);
         }

@@ -408,7 +408,7 @@ impl Core {
         let tried = self.work.all_tried() && !self.gates.hold_any();
         let applied = self.accepted.filter(|_| tried).map(|Accepted { version, .. }| version).or(self.reports.applied);
         // Where nothing is to be watched, watches do not tell how the cluster does.
-        let in_sync = self.accepted.is_some() && self.place.answers() && self.kinds.in_sync();
+        let in_sync = self.accepted.is_some() && self.cluster_identity.answers() && self.kinds.in_sync();
         Facts { applied, in_sync, conditions, decommission: self.decommissioned() }
     }
 

@@ -141,7 +141,7 @@ impl Core {
                 self.let_stand(now, removal);
                 return false;
             }
-            Some(Cause::Spared | Cause::Approved | Cause::Told) | None => return true,
+            Some(Cause::Spared | Cause::Approved | Cause::Unassigned) | None => return true,
         }
         match result {
             Ok(Step::Gone | Step::Finalizing | Step::LetGo) => {

@@ -81,7 +81,7 @@ impl Core {
         }
         match self.kinds.view(key) {
             View::Current | View::Lost => {}
-            View::Unlisted | View::Unknown | View::Missing | View::Elsewhere => return None,
+            View::Unlisted | View::Unknown | View::Missing | View::NamespaceExcluded => return None,
         }
         let object = self.objects.get(key)?;
         let seen = object.seen.as_ref().filter(|seen| !seen.deleting && !object.doubted)?;

@@ -8,7 +8,7 @@ use crate::core::Core;
 use crate::core::interface::effect::Effects;
 
 #[derive(Debug)]
-pub(in crate::core) struct Place {
+pub(in crate::core) struct ClusterIdentity {
     /// The cluster that this identity is of.
     cluster: Option<Uid>,
     facts: ClusterFacts,
@@ -16,7 +16,7 @@ pub(in crate::core) struct Place {
     silent: bool,
 }
 
-impl Place {
+impl ClusterIdentity {
     pub(in crate::core) const fn new(cluster: Option<Uid>, facts: ClusterFacts, answered: bool) -> Self {
         Self { cluster, facts, answered, silent: false }
     }
@@ -55,21 +55,21 @@ pub(crate) fn is_another(cluster: Option<&Uid>, facts: &ClusterFacts) -> bool {
 impl Core {
     /// The cluster said what there is to say of itself.
     pub(in crate::core) fn on_facts(&mut self, facts: ClusterFacts, out: &mut Effects) {
-        self.place.answered = true;
-        if self.place.facts != facts {
-            self.place.facts = facts;
+        self.cluster_identity.answered = true;
+        if self.cluster_identity.facts != facts {
+            self.cluster_identity.facts = facts;
             // The hub hears it with a session, and judges by it, too, whether this is the right cluster.
             self.renew_session(out);
         }
     }
 
     pub(in crate::core) const fn on_probe(&mut self, answers: bool) {
-        self.place.silent = !answers;
+        self.cluster_identity.silent = !answers;
     }
 
     /// Without the hub, that is the agent's to judge alone.
     pub(in crate::core) fn is_in_place(&self) -> bool {
-        self.place.is_right()
+        self.cluster_identity.is_right()
     }
 }
 

@@ -78,7 +78,7 @@ impl Core {
         self.session.name = None;
         self.session.untold = false;
         let request = SessionRequest {
-            facts: self.place.facts().clone(),
+            facts: self.cluster_identity.facts().clone(),
             accepted: self.newest.or(self.inherited),
             formers: self.formers.iter().collect(),
             asked_as: None,

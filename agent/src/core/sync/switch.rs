@@ -36,7 +36,7 @@ impl Core {
             self.reports.forget_removed(tombstone);
             self.reports.forget_overtaken(tombstone);
             let known = self.removals.get(tombstone).filter(|removal| removal.state != RemovalState::Done);
-            if known.is_none_or(|removal| removal.cause != Cause::Told || removal.policy != *policy) {
+            if known.is_none_or(|removal| removal.cause != Cause::Unassigned || removal.policy != *policy) {
                 self.disk.write(Write::Removing { tombstone: tombstone.clone(), policy: *policy });
             }
         }
@@ -187,7 +187,7 @@ impl Core {
                 let object = self.objects.get(key);
                 object.is_some_and(|object| object.outcome.reason == Some(Reason::BodyMissing))
             };
-            for key in self.objects.unsettled().filter(lacks).cloned().collect::<Vec<_>>() {
+            for key in self.objects.not_at_rest().filter(lacks).cloned().collect::<Vec<_>>() {
                 self.enqueue(&key);
             }
         }
@@ -221,7 +221,7 @@ impl Core {
             let key = tombstone.key.clone();
             let left = left_at.get(&key).map(|revision| Version { epoch, revision: *revision });
             self.asked_again(now, &tombstone, left);
-            self.put_removal(tombstone.clone(), policy, former.as_deref(), Cause::Told);
+            self.put_removal(tombstone.clone(), policy, former.as_deref(), Cause::Unassigned);
             if let Some(removal) = self.removals.get_mut(&tombstone) {
                 removal.left = left;
             }
@@ -319,13 +319,13 @@ impl Core {
         }
         let counts = assigned.is_none();
         if let Some(removal) = self.removals.get_mut(&tombstone) {
-            if cause == Cause::Told {
+            if cause == Cause::Unassigned {
                 removal.cause = cause;
                 removal.policy = policy;
             }
             let open = removal.state != RemovalState::Done;
             // It may have been assigned again meanwhile, and then counted no more.
-            if counts && open && cause == Cause::Told && !self.is_approved_in_advance(&tombstone) {
+            if counts && open && cause == Cause::Unassigned && !self.is_approved_in_advance(&tombstone) {
                 self.fuse.ask(tombstone);
             }
             return;

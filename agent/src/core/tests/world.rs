@@ -618,11 +618,11 @@ impl World {
                     journal.kinds.retain(|(other, _)| *other != kind);
                     journal.kinds.push((kind, version));
                 }
-                Write::CameBack(it) => {
+                Write::RestoredObject(it) => {
                     journal.came_back.retain(|other| other.key != it.key);
                     journal.came_back.push(it);
                 }
-                Write::CameBackNoMore { key } => journal.came_back.retain(|other| other.key != key),
+                Write::RestoredGone { key } => journal.came_back.retain(|other| other.key != key),
                 Write::DropBodies(bodies) => bodies.iter().for_each(|body| {
                     journal.bodies.remove(body);
                 }),

@@ -113,7 +113,7 @@ pub(in crate::core) enum FollowUp {
     /// It was meant for what is not there any more: it is looked at anew, at once unless that was in vain before.
     Stale,
     /// Its next operation was begun, or what it waits for has been said.
-    GoesOn,
+    NextStepBegun,
     /// Nothing is left to be done.
     Concluded,
 }

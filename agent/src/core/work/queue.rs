@@ -13,10 +13,10 @@ use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origi
 use super::conclude::RETRY;
 use super::doing::{Doing, Flight, ReadFor};
 use super::limiter::{Admission, ConcurrencyLimiter};
-use super::removing::Looked;
+use super::removing::LiveRead;
 use crate::core::Core;
 use crate::core::decide::plan;
-use crate::core::decide::plan::{Body, Decision, Found, Marks, Settled, Situation};
+use crate::core::decide::plan::{Body, Decision, Found, Marks, NoAction, Situation};
 use crate::core::decide::ran::{VANISHED, is_gone_unread};
 use crate::core::interface::effect::{ApplyTakeover, Effect, Effects, Op, OpId, Timer};
 use crate::core::interface::write::AppliedRecord;
@@ -280,7 +280,7 @@ impl Core {
         self.work.limiter.aimd.resume(now);
         if self.work.pass_at.is_some_and(|at| at <= now) {
             self.work.pass_at = None;
-            for key in self.objects.unsettled().cloned().collect::<Vec<_>>() {
+            for key in self.objects.not_at_rest().cloned().collect::<Vec<_>>() {
                 // As long as they are remembered, what is at rest is not compacted.
                 if let Some(object) = self.objects.get_mut(&key)
                     && now.since(object.corrections.1) > CORRECTIONS_FORGOTTEN
@@ -320,7 +320,7 @@ impl Core {
             } else if self.may_remove()
                 && let Some(tombstone) = self.next_removal(now)
             {
-                self.begin_removal(now, me, &tombstone, Looked::Nothing, out);
+                self.begin_removal(now, me, &tombstone, LiveRead::Nothing, out);
             } else {
                 return;
             }
@@ -479,7 +479,7 @@ impl Core {
     ) {
         let key = &entry.key;
         match (decision, policy, seen) {
-            (Decision::Nothing(Settled::Drifted), Some(policy), Some(seen)) => {
+            (Decision::Nothing(NoAction::Drifted), Some(policy), Some(seen)) => {
                 self.drifted(now, me, entry, policy, &seen, out);
             }
             (Decision::Nothing(_), _, seen) => {

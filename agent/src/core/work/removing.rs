@@ -22,7 +22,7 @@ use crate::core::model::removal::{Removal, RemovalState};
 
 /// The result of a live read that was made for a removal.
 #[derive(Debug)]
-pub(in crate::core) enum Looked {
+pub(in crate::core) enum LiveRead {
     /// Nobody looked.
     Nothing,
     Inside(Inspection),
@@ -93,7 +93,7 @@ impl Core {
         now: Monotonic,
         me: Me,
         tombstone: &Tombstone,
-        found: Looked,
+        found: LiveRead,
         out: &mut Effects,
     ) {
         let key = &tombstone.key;
@@ -101,9 +101,9 @@ impl Core {
             return;
         }
         let (inspection, live) = match found {
-            Looked::Nothing => (None, None),
-            Looked::Inside(inspection) => (Some(inspection), None),
-            Looked::There(seen) => (None, Some(seen)),
+            LiveRead::Nothing => (None, None),
+            LiveRead::Inside(inspection) => (Some(inspection), None),
+            LiveRead::There(seen) => (None, Some(seen)),
         };
         if self.objects.get(key).is_some_and(|object| object.flight.is_some()) {
             // It ends as that does, and is taken up again then.
@@ -188,7 +188,7 @@ impl Core {
                 if let Some((other, due)) = other.map(|(other, removal)| (other, removal.retry_at.is_none())) {
                     self.removal_state(now, tombstone, RemovalState::Waiting);
                     if due && self.holds_removal(&other).is_none() {
-                        self.begin_removal(now, me, &other, Looked::Nothing, out);
+                        self.begin_removal(now, me, &other, LiveRead::Nothing, out);
                     }
                     let waits = self.removals.get(&other).is_some_and(|removal| removal.state != RemovalState::Done);
                     let idle = self.objects.get(key).is_some_and(|object| object.flight.is_none());
@@ -257,7 +257,7 @@ impl Core {
         let due = self.overtaken(key).find(|(_, removal)| removal.retry_at.is_none());
         let tombstone = due.map(|(tombstone, _)| tombstone.clone());
         if let (true, Some(found), Some(tombstone)) = (unseen, found, tombstone) {
-            self.begin_removal(now, me, &tombstone, Looked::There(Box::new(found)), out);
+            self.begin_removal(now, me, &tombstone, LiveRead::There(Box::new(found)), out);
         }
     }
 

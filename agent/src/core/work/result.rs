@@ -8,7 +8,7 @@ use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, 
 
 use super::conclude::{TRIES_MAX, is_held_up};
 use super::doing::{Doing, Flight, FollowUp, ReadFor};
-use super::removing::Looked;
+use super::removing::LiveRead;
 use crate::core::Core;
 use crate::core::decide::plan::{mark_of, record_of};
 use crate::core::decide::remove::{Authorised, Inspection, may_replace};
@@ -83,7 +83,7 @@ impl Core {
             (FollowUp::BackOff(not_before), Some(tombstone)) => self.retry_removal(now, &tombstone, not_before),
             (FollowUp::Stale, None) => self.missed(now, &key),
             (FollowUp::Stale, Some(tombstone)) => self.removal_missed(now, &tombstone, out),
-            (FollowUp::GoesOn | FollowUp::Concluded, _) => {}
+            (FollowUp::NextStepBegun | FollowUp::Concluded, _) => {}
         }
         self.resume_removals(&key);
         self.forget_if_empty(&key);
@@ -263,7 +263,7 @@ impl Core {
     ) -> FollowUp {
         let current = self.desired.get(&entry.key) == Some(entry);
         if current && failure.reason == Reason::Immutable && self.dry_run(now, entry, policy, onto, out) {
-            return FollowUp::GoesOn;
+            return FollowUp::NextStepBegun;
         }
         self.write_failed(now, entry, failure)
     }
@@ -414,7 +414,7 @@ impl Core {
                 Some(authorised) => {
                     let op = authorised.op(Arc::clone(&entry.version), entry.impersonate.clone());
                     self.execute(now, key, Doing::Replace, op, out);
-                    FollowUp::GoesOn
+                    FollowUp::NextStepBegun
                 }
                 // Told otherwise meanwhile.
                 None => FollowUp::BackOff(None),
@@ -507,10 +507,10 @@ impl Core {
             }
             Ok(Step::Inspected { foreign: 0, ours: 0, .. }) => {
                 if let Some(me) = self.me() {
-                    let found = Looked::Inside(Inspection { foreign: 0, ours: 0 });
+                    let found = LiveRead::Inside(Inspection { foreign: 0, ours: 0 });
                     self.begin_removal(now, me, tombstone, found, out);
                 }
-                FollowUp::GoesOn
+                FollowUp::NextStepBegun
             }
             Ok(Step::Inspected { foreign, example, ours }) => {
                 let named = example.map(|example| format!(", such as {example}")).unwrap_or_default();
@@ -573,14 +573,14 @@ impl Core {
         };
         let Some(me) = self.me() else { return FollowUp::BackOff(None) };
         self.read_by_itself(&tombstone.key, observed.mark.as_deref());
-        let found = Looked::There(Box::new(Seen::from(&*observed)));
+        let found = LiveRead::There(Box::new(Seen::from(&*observed)));
         self.begin_removal(now, me, tombstone, found, out);
         let waits = self.objects.get(&tombstone.key).is_some_and(|object| object.turn.waits());
         if self.desired.get(&tombstone.key).is_some() && !waits {
             // What was assigned meanwhile has waited for this.
             self.enqueue_entry(&tombstone.key);
         }
-        FollowUp::GoesOn
+        FollowUp::NextStepBegun
     }
 
     /// An object was read.

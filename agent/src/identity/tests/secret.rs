@@ -14,7 +14,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 
 use super::super::file;
-use super::super::secret::SecretPlace;
+use super::super::secret::SecretRef;
 use super::*;
 
 /// A Secret in memory.
@@ -60,7 +60,7 @@ impl FakeSecret {
     }
 }
 
-fn fake_secret() -> (Arc<Mutex<FakeSecret>>, SecretPlace) {
+fn fake_secret() -> (Arc<Mutex<FakeSecret>>, SecretRef) {
     let fake = Arc::new(Mutex::new(FakeSecret::default()));
     let served = Arc::clone(&fake);
     let service = tower::service_fn(move |request: http::Request<Body>| {
@@ -74,7 +74,7 @@ fn fake_secret() -> (Arc<Mutex<FakeSecret>>, SecretPlace) {
         }
     });
     let client = kube::Client::new(service, "tideline");
-    (fake, SecretPlace { client, namespace: "tideline".to_owned(), name: "agent".to_owned() })
+    (fake, SecretRef { client, namespace: "tideline".to_owned(), name: "agent".to_owned() })
 }
 
 /// Another home of the identity, or another identity, has written there meanwhile.

@@ -12,7 +12,7 @@ use super::super::group::Group;
 use super::super::slot::Slot;
 use super::super::{record, stage};
 use super::*;
-use crate::core::CameBack;
+use crate::core::RestoredObject;
 
 /// Objects that a set may have.
 const OBJECTS: u32 = 1_000;
@@ -111,8 +111,8 @@ fn some(kind: u8, first: u32, count: u32) -> Vec<Write> {
         13 => each(&|n| Write::Sent { key: entry(n).key.clone() }),
         14 => each(&|n| Write::Ran { number: u64::from(n), tombstone: tombstone(n) }),
         15 => each(&|n| Write::RanForgotten { number: u64::from(n) }),
-        16 => each(&|n| Write::CameBack(came_back(n))),
-        17 => each(&|n| Write::CameBackNoMore { key: entry(n).key.clone() }),
+        16 => each(&|n| Write::RestoredObject(came_back(n))),
+        17 => each(&|n| Write::RestoredGone { key: entry(n).key.clone() }),
         18 => each(&|n| Write::Kind { kind: GroupKind::new("", format!("Kind{n}")), version: "v1".into() }),
         19 => vec![Write::Mode(AgentMode::Frozen(FreezeReason::Revoked(noise(first, 1_500_000))))],
         20 => vec![Write::History(Continuity::Broken), Write::Decommission(Decommission::Keep)],
@@ -123,9 +123,9 @@ fn some(kind: u8, first: u32, count: u32) -> Vec<Write> {
     }
 }
 
-fn came_back(n: u32) -> CameBack {
+fn came_back(n: u32) -> RestoredObject {
     let Tombstone { key, source } = tombstone(n);
-    CameBack { key, uid: source.clone(), source }
+    RestoredObject { key, uid: source.clone(), source }
 }
 
 fn writes(count_max: u32) -> impl Strategy<Value = Vec<Write>> {

@@ -179,7 +179,7 @@ fn of_write(write: &Write) -> AgentEffect {
         Write::Decommission(_) => AgentEffect::PersistDecommission,
         Write::Unsent(_) | Write::Ran { .. } => AgentEffect::PersistUnsent,
         Write::Sent { .. } | Write::RanForgotten { .. } => AgentEffect::PersistSent,
-        Write::Kind { .. } | Write::CameBack(_) | Write::CameBackNoMore { .. } => AgentEffect::PersistCameBack,
+        Write::Kind { .. } | Write::RestoredObject(_) | Write::RestoredGone { .. } => AgentEffect::PersistCameBack,
         Write::DropBodies(_) => AgentEffect::PersistDropBodies,
     }
 }
@@ -247,8 +247,8 @@ pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
         | Write::Unsent(_)
         | Write::Ran { .. }
         | Write::RanForgotten { .. }
-        | Write::CameBack(_)
-        | Write::CameBackNoMore { .. }
+        | Write::RestoredObject(_)
+        | Write::RestoredGone { .. }
         | Write::Sent { .. }
         | Write::DropBodies(_) => false,
     };

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tideline_agent::core::{Associate, Condition, Follow, FollowNews, Owner};
+use tideline_agent::core::{Associate, AssociatedNews, Condition, Follow, Owner};
 use tideline_common::associated::Phase;
 use tideline_common::{AssociatedKind, GroupKind, Reason, Uid};
 
@@ -94,11 +94,11 @@ impl World {
 
     fn list_followed(&mut self, kind: AssociatedKind) {
         let present = self.visible(kind);
-        self.tell_followed(kind, FollowNews::Listing);
+        self.tell_followed(kind, AssociatedNews::Listing);
         for page in present.values().cloned().collect::<Vec<_>>().chunks(PAGE) {
-            self.tell_followed(kind, FollowNews::Seen(page.to_vec()));
+            self.tell_followed(kind, AssociatedNews::Seen(page.to_vec()));
         }
-        self.tell_followed(kind, FollowNews::Listed);
+        self.tell_followed(kind, AssociatedNews::Listed);
         if let Some(following) = self.agent.following.get_mut(&kind) {
             following.told = present;
         }
@@ -120,7 +120,7 @@ impl World {
             return;
         }
         let kind = *self.random.pick(&kinds);
-        self.tell_followed(kind, FollowNews::Lost { reason: Reason::Unavailable, message: "cut".to_owned() });
+        self.tell_followed(kind, AssociatedNews::Lost { reason: Reason::Unavailable, message: "cut".to_owned() });
         let after = self.random.within(ABSENCE);
         let Some(following) = self.agent.following.get_mut(&kind) else { return };
         following.lost = true;
@@ -139,16 +139,16 @@ impl World {
             let told = std::mem::replace(&mut following.told, present.clone());
             for (uid, associate) in &present {
                 if told.get(uid) != Some(associate) {
-                    self.tell_followed(kind, FollowNews::Seen(vec![associate.clone()]));
+                    self.tell_followed(kind, AssociatedNews::Seen(vec![associate.clone()]));
                 }
             }
             for uid in told.keys().filter(|uid| !present.contains_key(*uid)) {
-                self.tell_followed(kind, FollowNews::Gone(uid.clone()));
+                self.tell_followed(kind, AssociatedNews::Gone(uid.clone()));
             }
         }
     }
 
-    fn tell_followed(&mut self, kind: AssociatedKind, news: FollowNews) {
+    fn tell_followed(&mut self, kind: AssociatedKind, news: AssociatedNews) {
         let delay = self.random.within(WATCH);
         let now = self.now;
         let Some(following) = self.agent.following.get_mut(&kind) else { return };

@@ -114,7 +114,7 @@ fn a_namespace_that_was_only_implied_is_applied_once_it_is_placed_itself() {
     case.record.as_mut().unwrap().implied = true;
     assert!(matches!(case.decide(), Decision::Apply { .. }), "{:?}", case.decide());
     case.entry.implied = true;
-    assert_eq!(case.decide(), Decision::Nothing(Settled::Unchanged));
+    assert_eq!(case.decide(), Decision::Nothing(NoAction::Unchanged));
 }
 
 #[test]
@@ -191,7 +191,7 @@ fn what_is_unchanged_is_left_alone() {
             }),
             ("an implied namespace, never looked at", |case| {
                 case.entry.implied = true;
-                (case.record, case.seen, case.view) = (None, None, View::Elsewhere);
+                (case.record, case.seen, case.view) = (None, None, View::NamespaceExcluded);
             }),
             ("an implied namespace, somebody else's", |case| {
                 case.entry.implied = true;
@@ -547,7 +547,7 @@ fn nothing_is_done_before_it_may_be() {
             ("its kind was not listed", |case| case.view = View::Unlisted),
             ("its kind is not served", |case| case.view = View::Missing),
             ("discovery failed", |case| case.view = View::Unknown),
-            ("in no namespace that is kept", |case| case.view = View::Elsewhere),
+            ("in no namespace that is kept", |case| case.view = View::NamespaceExcluded),
         ],
         &expect![[r"
             withheld                                   Withhold(Conflict)
@@ -569,5 +569,5 @@ fn carrying_out_a_decision_leaves_nothing_to_do() {
     case.seen().mark = Some(Arc::new(mark));
     case.seen().managed = Some(Digest::of(b"new"));
     case.record = Some(record_of(&case.entry, case.seen.as_ref().unwrap(), origin, false));
-    assert_eq!(case.decide(), Decision::Nothing(Settled::Unchanged));
+    assert_eq!(case.decide(), Decision::Nothing(NoAction::Unchanged));
 }

@@ -186,11 +186,11 @@ fn only_what_is_ours_is_deleted() {
             ("being deleted", |case| case.seen().deleting = true),
             ("in a namespace that is not kept any more", |case| {
                 case.seen = None;
-                case.view = View::Elsewhere;
+                case.view = View::NamespaceExcluded;
             }),
             ("in a namespace that never was kept", |case| {
                 (case.seen, case.record) = (None, None);
-                case.view = View::Elsewhere;
+                case.view = View::NamespaceExcluded;
             }),
         ],
         &expect![[r"

@@ -48,7 +48,7 @@ fn what_stands_as_it_was_recorded_is_settled() {
     let settled = |change: fn(&mut Object)| {
         let mut object = object(&entry);
         change(&mut object);
-        fold(&object, &entry).expect("it can be compact").is_settled()
+        fold(&object, &entry).expect("it can be compact").is_at_rest()
     };
     assert!(settled(|_| {}));
     // Perhaps it is gone.

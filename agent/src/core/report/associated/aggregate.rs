@@ -18,7 +18,7 @@ use std::sync::Arc;
 use tideline_common::associated::{Example, Made, Phase, Tally};
 use tideline_common::{AssociatedKind, GroupKind, ObjectKey, Uid};
 
-use super::wish::{Follows, is_link};
+use super::wanted::{Wanted, is_link};
 use crate::core::interface::observed::{Associate, Condition, Owner};
 
 /// Objects of which something is kept: every Pod of the largest cluster that Kubernetes supports (150,000), and what is
@@ -44,7 +44,7 @@ type Name = (Arc<str>, Arc<str>);
 
 #[derive(Debug)]
 struct Root {
-    follows: Follows,
+    follows: Wanted,
     uid: Option<Uid>,
 }
 
@@ -74,7 +74,7 @@ pub(super) type Touched = BTreeSet<Arc<ObjectKey>>;
 
 impl Aggregate {
     /// Follows what is made of an object, which need not be there yet.
-    pub(super) fn ask(&mut self, key: &ObjectKey, follows: Follows) {
+    pub(super) fn ask(&mut self, key: &ObjectKey, follows: Wanted) {
         let key = self.roots.get_key_value(key).map_or_else(|| Arc::new(key.clone()), |(key, _)| Arc::clone(key));
         if follows.keys().any(|kind| is_link(*kind)) {
             self.named.entry(place(&key)).or_default().insert(Arc::clone(&key));
@@ -117,7 +117,7 @@ impl Aggregate {
         true
     }
 
-    pub(super) fn follows(&self, key: &ObjectKey) -> Option<&Follows> {
+    pub(super) fn follows(&self, key: &ObjectKey) -> Option<&Wanted> {
         self.roots.get(key).map(|root| &root.follows)
     }
 
@@ -126,7 +126,7 @@ impl Aggregate {
     }
 
     /// Every root, with what is followed for it.
-    pub(super) fn roots(&self) -> impl Iterator<Item = (&Arc<ObjectKey>, &Follows)> {
+    pub(super) fn roots(&self) -> impl Iterator<Item = (&Arc<ObjectKey>, &Wanted)> {
         self.roots.iter().map(|(key, root)| (key, &root.follows))
     }
 

@@ -134,15 +134,15 @@ impl Scene {
         }
     }
 
-    fn hear(&mut self, kind: AssociatedKind, news: FollowNews) {
+    fn hear(&mut self, kind: AssociatedKind, news: AssociatedNews) {
         let run = self.follow[&kind].run;
         self.step(Event::Followed { kind, run, news });
     }
 
     fn list(&mut self, kind: AssociatedKind, objects: Vec<Associate>) {
-        self.hear(kind, FollowNews::Listing);
-        self.hear(kind, FollowNews::Seen(objects));
-        self.hear(kind, FollowNews::Listed);
+        self.hear(kind, AssociatedNews::Listing);
+        self.hear(kind, AssociatedNews::Seen(objects));
+        self.hear(kind, AssociatedNews::Listed);
     }
 
     /// The counts of Pods that were said since the last look: total, ready, restarts.
@@ -233,7 +233,7 @@ fn a_pod_that_crashes_all_the_time_is_said_twice_a_minute() {
     scene.pass(Duration::from_mins(1));
     scene.said();
     for restarts in 1..=600 {
-        scene.hear(PODS, FollowNews::Seen(vec![pod("web", 1, restarts)]));
+        scene.hear(PODS, AssociatedNews::Seen(vec![pod("web", 1, restarts)]));
         scene.pass(Duration::from_millis(100));
     }
     scene.pass(Duration::from_secs(31));
@@ -262,7 +262,7 @@ fn another_session_and_a_hub_that_forgot_are_told_again() {
     scene.pass(Duration::from_mins(1));
     assert_eq!(scene.said(), [Some((1, 1, 0))]);
     scene.memory = 2;
-    scene.hear(PODS, FollowNews::Seen(vec![pod("web", 1, 5)]));
+    scene.hear(PODS, AssociatedNews::Seen(vec![pod("web", 1, 5)]));
     scene.pass(Duration::from_mins(1));
     assert_eq!(scene.said(), [Some((1, 0, 5)), Some((1, 0, 5))]);
 }
@@ -272,7 +272,7 @@ fn what_may_not_be_watched_is_said_and_the_rest_is_counted() {
     let policy = asking(&[PODS, SETS]);
     let mut scene = Scene::new(vec![placed("web", &policy)], &[&policy]);
     scene.list(SETS, vec![replica_set("web")]);
-    scene.hear(PODS, FollowNews::Lost { reason: Reason::Forbidden, message: "no".to_owned() });
+    scene.hear(PODS, AssociatedNews::Lost { reason: Reason::Forbidden, message: "no".to_owned() });
     scene.pass(Duration::from_mins(1));
     let report = scene.reports.pop().expect("a report");
     assert_eq!(report.made.keys().collect::<Vec<_>>(), [&SETS]);
@@ -281,7 +281,7 @@ fn what_may_not_be_watched_is_said_and_the_rest_is_counted() {
     assert_eq!(said, [(Reason::Forbidden, "cannot watch pods, which a Placement asks to count: no")]);
     // What stood when the API server went away still stands.
     scene.list(PODS, vec![pod("web", 1, 0)]);
-    scene.hear(PODS, FollowNews::Lost { reason: Reason::Unavailable, message: "away".to_owned() });
+    scene.hear(PODS, AssociatedNews::Lost { reason: Reason::Unavailable, message: "away".to_owned() });
     scene.pass(Duration::from_mins(1));
     assert_eq!(scene.said().last(), Some(&Some((1, 1, 0))));
     scene.list(PODS, vec![]);
@@ -296,9 +296,9 @@ fn what_may_be_listed_alone_is_counted_by_lists_and_said_to_be_so() {
     scene.list(SETS, vec![replica_set("web")]);
     for pods in [vec![pod("web", 1, 0)], vec![]] {
         let total = pods.len() as u64;
-        scene.hear(PODS, FollowNews::Listing);
-        scene.hear(PODS, FollowNews::Seen(pods));
-        scene.hear(PODS, FollowNews::Unwatched { message: "no".to_owned() });
+        scene.hear(PODS, AssociatedNews::Listing);
+        scene.hear(PODS, AssociatedNews::Seen(pods));
+        scene.hear(PODS, AssociatedNews::Unwatched { message: "no".to_owned() });
         scene.pass(Duration::from_mins(1));
         assert_eq!(scene.said().last(), Some(&Some((total, total, 0))));
         let said: Vec<_> = scene.conditions.iter().map(|condition| condition.reason).collect();
@@ -348,7 +348,7 @@ fn a_watch_that_was_ended_is_not_believed() {
     scene.core.associates.missed.insert(PODS);
     scene.pass(Duration::from_secs(1));
     assert_ne!(scene.follow[&PODS].run, old);
-    scene.step(Event::Followed { kind: PODS, run: old, news: FollowNews::Seen(vec![pod("web", 1, 0)]) });
+    scene.step(Event::Followed { kind: PODS, run: old, news: AssociatedNews::Seen(vec![pod("web", 1, 0)]) });
     assert_eq!(scene.core.associates.aggregate.size(), (0, 0));
 }
 
@@ -366,8 +366,8 @@ fn what_is_in_a_namespace_that_is_not_kept_is_not_counted_nor_asked_about() {
     let follow = scene.follow.clone();
     assert_eq!(follow[&AssociatedKind::Pods].namespace.as_deref(), Some("shop"));
     for (kind, Follow { run, .. }) in follow {
-        scene.step(Event::Followed { kind, run, news: FollowNews::Listing });
-        scene.step(Event::Followed { kind, run, news: FollowNews::Listed });
+        scene.step(Event::Followed { kind, run, news: AssociatedNews::Listing });
+        scene.step(Event::Followed { kind, run, news: AssociatedNews::Listed });
     }
     scene.pass(Duration::from_secs(20));
     let said: BTreeSet<_> = scene.reports.iter().map(|report| report.key.namespace.to_string()).collect();

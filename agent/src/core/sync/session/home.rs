@@ -61,7 +61,7 @@ impl Core {
             // Perhaps another process of this home has opened it.
             return self.read_home(HomeReadReason::Outdated, out);
         }
-        let cluster = answer.cluster.clone().or_else(|| self.place.cluster());
+        let cluster = answer.cluster.clone().or_else(|| self.cluster_identity.cluster());
         out.push(Effect::KeepSession { session: answer.session, cluster });
         self.session.link = Link::Keeping(Box::new(answer));
     }
@@ -93,7 +93,7 @@ impl Core {
         let SessionAnswer { session, outdated: _, epoch, poll, addresses: _, history, ref cluster, handover: _ } =
             *answer;
         if let Some(cluster) = cluster {
-            self.place.is_of(cluster.clone());
+            self.cluster_identity.is_of(cluster.clone());
         }
         self.session.name = Some(session);
         (self.session.fenced, self.session.proves_fenced) = (None, false);

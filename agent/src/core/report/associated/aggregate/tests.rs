@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::core::interface::effect::Depth;
-use crate::core::report::associated::wish::follows;
+use crate::core::report::associated::wanted::follows;
 use crate::core::tests::{key, uid};
 
 const KINDS: [AssociatedKind; 4] = AssociatedKind::ALL;
@@ -48,7 +48,7 @@ fn kind_of(kind: AssociatedKind) -> GroupKind {
 #[derive(Default)]
 struct Scene {
     aggregate: Aggregate,
-    asked: BTreeMap<ObjectKey, Follows>,
+    asked: BTreeMap<ObjectKey, Wanted>,
     /// What stands in the places of roots.
     there: BTreeMap<ObjectKey, Uid>,
     objects: BTreeMap<AssociatedKind, BTreeMap<Uid, Associate>>,

@@ -7,7 +7,7 @@ use tideline_common::{AssociatedKind, GroupKind};
 use crate::core::interface::effect::Depth;
 
 /// What is followed for one object, and how much of it has to be known.
-pub(super) type Follows = BTreeMap<AssociatedKind, Depth>;
+pub(super) type Wanted = BTreeMap<AssociatedKind, Depth>;
 
 /// What controllers make of an object of a kind. Of kinds that are somebody's own anything may be made but slices, which
 /// only Services have.
@@ -35,9 +35,9 @@ pub(super) fn is_link(kind: AssociatedKind) -> bool {
 }
 
 /// What to follow for an object: what is asked for and may come of it, and what leads there.
-pub(super) fn follows(kind: &GroupKind, asked: &BTreeSet<AssociatedKind>) -> Follows {
+pub(super) fn follows(kind: &GroupKind, asked: &BTreeSet<AssociatedKind>) -> Wanted {
     let makes = makes(kind);
-    let mut follows = Follows::new();
+    let mut follows = Wanted::new();
     if asked.contains(&AssociatedKind::Pods) {
         follows.extend(makes.iter().filter(|made| is_link(**made)).map(|link| (*link, Depth::Links)));
     }
