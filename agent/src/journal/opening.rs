@@ -1,7 +1,8 @@
 //! How a journal is opened: for how long, what counts against it, and what becomes of one that cannot be used.
 //!
-//! An opening may take as long as it gets on, or as the disk owes it an answer. The file `opening` beside the journal counts the processes that died in it: three
-//! within one boot are no power cut, and the journal is taken for the cause. Who is asked to stop takes its own count back.
+//! An opening may take as long as it gets on, or as the disk owes it an answer. The file `opening` beside the journal counts the
+//! processes that died in it: three within one boot are no power cut, and the journal is taken for the cause. Who is asked to
+//! stop takes its own count back.
 
 use std::fs;
 use std::io;

@@ -105,6 +105,11 @@ pub(in crate::core) enum NoAction {
 
 /// The mark that a local object of this entry must carry.
 pub(in crate::core) fn mark_of(me: Me, entry: &Entry, policy: &ApplyPolicy, origin: Origin) -> Mark {
+    // What is told of it is no part of what is written: to ask for more or less of that writes nothing anew.
+    mark_naming(policy.written_digest(), me, entry, policy, origin)
+}
+
+fn mark_naming(named: Digest, me: Me, entry: &Entry, policy: &ApplyPolicy, origin: Origin) -> Mark {
     Mark {
         v: 1,
         hub: me.hub,
@@ -113,8 +118,7 @@ pub(in crate::core) fn mark_of(me: Me, entry: &Entry, policy: &ApplyPolicy, orig
         local: entry.key.clone(),
         generation: entry.generation,
         input: entry.input,
-        // What is told of it is no part of what is written: to ask for more or less of that writes nothing anew.
-        policy: Some(policy.written_digest()),
+        policy: Some(named),
         // An implied namespace is nobody's to delete.
         prune: if entry.implied { Prune::Orphan } else { policy.prune },
         prune_adopted: if entry.implied { PruneAdopted::Orphan } else { policy.prune_adopted },
@@ -329,8 +333,8 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
 
 /// Whether a mark says what [`mark_of`] would write. An older build named the whole policy in it, which is as good.
 fn is_right(mark: &Mark, me: Me, entry: &Entry, policy: &ApplyPolicy, origin: Origin) -> bool {
-    let right = mark_of(me, entry, policy, origin);
-    *mark == right || *mark == Mark { policy: Some(entry.policy), ..right }
+    // That of the whole first: it is known, and most policies have no other. A patrol asks this of every object.
+    *mark == mark_naming(entry.policy, me, entry, policy, origin) || *mark == mark_of(me, entry, policy, origin)
 }
 
 /// Whether what is there stays as it is, whatever its source says.

@@ -434,11 +434,15 @@ impl Core {
     /// Where another policy has the same written, the journal learns its name, and nothing is done about the object: only what
     /// is told of it is another.
     fn rename_policy(&mut self, entry: &Entry, policy: Option<&ApplyPolicy>) {
-        let record = self.objects.get(&entry.key).and_then(|object| object.record.clone());
-        let Some((record, policy)) = record.zip(policy) else { return };
+        let object = self.objects.get(&entry.key);
+        let Some((record, policy)) = object.as_ref().and_then(|object| object.record.as_ref()).zip(policy) else {
+            return;
+        };
         let former = self.policies.get(&record.policy);
-        if former.is_some_and(|former| plan::is_written_alike(&record, former, entry, policy)) {
-            self.set_record(&entry.key, AppliedRecord { policy: entry.policy, ..record });
+        if former.is_some_and(|former| plan::is_written_alike(record, former, entry, policy)) {
+            let record = AppliedRecord { policy: entry.policy, ..record.clone() };
+            drop(object);
+            self.set_record(&entry.key, record);
         }
     }
 
