@@ -16,9 +16,9 @@ use tideline_common::wire::v1::{AssociatedReport, TargetCondition};
 use tideline_common::{AssociatedKind, Digest, Monotonic, ObjectKey, Ownership, Reason, Uid};
 
 use super::rate::Rate;
+use crate::core::Core;
 use crate::core::interface::effect::{Depth, Effect, Effects, Follow, Timer};
 use crate::core::interface::event::AssociatedNews;
-use crate::core::{Core, Phase};
 
 mod aggregate;
 mod wanted;
@@ -324,10 +324,7 @@ impl Core {
         if let Some(follow) = self.associates.take_change(now) {
             out.push(Effect::Follow(follow));
         }
-        let rate = &mut self.associates.rate;
-        // The last report has everything that waits.
-        let due = if self.phase == Phase::Running { rate.take_due(now) } else { rate.take_waiting() };
-        for key in due {
+        for key in self.associates.rate.take(now, self.phase) {
             self.reports.associated(&key, now);
         }
         let due = self.associates.rate.next_due();

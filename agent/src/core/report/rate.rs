@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tideline_common::Monotonic;
 
+use crate::core::Phase;
+
 /// Of each of which something was said within so many seconds: when, and what came with it that is never to wait.
 #[derive(Debug)]
 pub(in crate::core) struct Rate<K, V, const SECONDS: u64> {
@@ -60,8 +62,12 @@ impl<K: Ord + Clone, V: PartialEq, const SECONDS: u64> Rate<K, V, SECONDS> {
         }
     }
 
-    /// Takes whatever is due, and forgets whose time is over.
-    pub(in crate::core) fn take_due(&mut self, now: Monotonic) -> BTreeSet<K> {
+    /// Takes whatever is due, and forgets whose time is over; everything that waits, if there is but a last report to come.
+    pub(in crate::core) fn take(&mut self, now: Monotonic, phase: Phase) -> BTreeSet<K> {
+        if phase == Phase::Running { self.take_due(now) } else { self.take_waiting() }
+    }
+
+    fn take_due(&mut self, now: Monotonic) -> BTreeSet<K> {
         while let Some((said, _)) = self.oldest.first()
             && *said + Self::EVERY <= now
             && let Some((_, key)) = self.oldest.pop_first()
@@ -78,8 +84,7 @@ impl<K: Ord + Clone, V: PartialEq, const SECONDS: u64> Rate<K, V, SECONDS> {
         due
     }
 
-    /// Takes whatever waits: nothing is to wait any more.
-    pub(in crate::core) fn take_waiting(&mut self) -> BTreeSet<K> {
+    fn take_waiting(&mut self) -> BTreeSet<K> {
         std::mem::take(&mut self.due).into_iter().map(|(_, key)| key).collect()
     }
 

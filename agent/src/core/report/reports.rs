@@ -158,7 +158,7 @@ impl Reports {
 
     /// What has waited for its turn is news now; everything, if this is the last report.
     fn wake(&mut self, now: Monotonic, phase: Phase) {
-        let due = if phase == Phase::Running { self.rate.take_due(now) } else { self.rate.take_waiting() };
+        let due = self.rate.take(now, phase);
         if !due.is_empty() {
             self.everything(due.iter(), now);
         }
