@@ -2,8 +2,9 @@
 
 use std::io::{IsTerminal, stderr};
 
-use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::filter::{ParseError, Targets};
+use tracing_subscriber::prelude::*;
+use tracing_subscriber::{fmt, registry};
 
 /// How logs are written, as command lines name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -29,18 +30,19 @@ pub struct FilterError {
 ///
 /// The filter cannot be parsed.
 pub fn init(filter: &str, format: Format) -> Result<(), FilterError> {
-    let parsed = EnvFilter::try_new(filter).map_err(|source| FilterError { filter: filter.to_owned(), source })?;
+    let targets: Targets = filter.parse().map_err(|source| FilterError { filter: filter.to_owned(), source })?;
     let text = match format {
         Format::Auto => stderr().is_terminal(),
         Format::Text => true,
         Format::Json => false,
     };
-    let builder = tracing_subscriber::fmt().with_env_filter(parsed).with_writer(stderr);
+    let (registry, lines) = (registry().with(targets), fmt::layer().with_writer(stderr));
     // An error means only that another subscriber was first.
     let _first = if text {
-        builder.with_ansi(stderr().is_terminal()).try_init()
+        registry.with(lines.with_ansi(stderr().is_terminal())).try_init()
     } else {
-        builder.json().flatten_event(true).with_current_span(true).with_span_list(false).try_init()
+        let lines = lines.json().flatten_event(true).with_current_span(true).with_span_list(false);
+        registry.with(lines).try_init()
     };
     Ok(())
 }

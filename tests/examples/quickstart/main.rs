@@ -25,7 +25,8 @@ use std::sync::Mutex;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use tideline_runtime::exit;
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::prelude::*;
 
 use crate::clusters::Cluster;
 use crate::platform::Platform;
@@ -110,10 +111,7 @@ async fn show(arguments: &Arguments, directory: &Path, platform: &Platform) -> R
 
 fn log_to(path: &Path) -> Result<()> {
     let file = File::create(path).with_context(|| format!("creating the log {}", path.display()))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(EnvFilter::new(LOG_FILTER))
-        .with_ansi(false)
-        .with_writer(Mutex::new(file))
-        .init();
+    let lines = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(Mutex::new(file));
+    tracing_subscriber::registry().with(LOG_FILTER.parse::<Targets>()?).with(lines).init();
     Ok(())
 }
