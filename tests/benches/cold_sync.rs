@@ -1,9 +1,11 @@
-//! How long an agent takes to bring a whole set into an empty cluster, beside the bare loop of concurrent server-side
-//! applies that does nothing else.
+//! How long an agent takes to enrol and to bring a whole set into an empty cluster, beside the bare loop of concurrent
+//! server-side applies that does nothing else.
 //!
 //! Both are measured to the moment that a watcher of its own has seen the last object. Every run has a new etcd, API
 //! server and hub.
 
+#[path = "shared/apply.rs"]
+mod apply;
 #[path = "shared/gate.rs"]
 mod gate;
 #[path = "shared/objects.rs"]
@@ -19,7 +21,6 @@ use anyhow::{Context, Result};
 use clap::Parser;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
-use tideline_tests::eventually_ok;
 use tideline_tests::fleet::Hub;
 use tideline_tests::kubernetes::{Assets, Cluster, ClusterOptions};
 use tokio::time::Instant;
@@ -30,8 +31,10 @@ use crate::objects::Shape;
 const SWEEP: [usize; 3] = [16, 32, 64];
 /// Longest time for one sync.
 const SYNC_MAX: Duration = Duration::from_mins(20);
-const ENROLLED_MAX: Duration = Duration::from_mins(1);
-const GOAL: f64 = 1.2;
+/// What the ratio should be at most: creating costs an API server less than applying, and small objects leave the least
+/// time for what the agent does besides.
+const GOAL: f64 = 1.0;
+const GOAL_CONFIG_MAPS: f64 = 1.15;
 
 /// Measures the first sync of a cluster
 #[derive(Parser)]
@@ -83,7 +86,8 @@ async fn measure(Arguments { config_maps, deployments, namespaces, runs }: Argum
     }
     ratios.sort_by(f64::total_cmp);
     let median = ratios.get(ratios.len() / 2).copied().unwrap_or(f64::NAN);
-    println!("\nmedian ratio {median:.2}x of the bare loop with {} at once; goal {GOAL}x", best.0);
+    let goal = if deployments == 0 { GOAL_CONFIG_MAPS } else { GOAL };
+    println!("\nmedian ratio {median:.2}x of the bare loop with {} at once; goal {goal}x", best.0);
     Ok(())
 }
 
@@ -91,7 +95,7 @@ async fn measure(Arguments { config_maps, deployments, namespaces, runs }: Argum
 async fn bare(assets: &Assets, shape: Shape, at_once: usize) -> Result<Duration> {
     let cluster = Cluster::start(assets, ClusterOptions::default()).await?;
     let (namespaces, manifests) = (shape.namespaces(), shape.manifests());
-    let seen = tokio::spawn(seen::all(own_client(&cluster).await?, shape.objects(), SYNC_MAX));
+    let seen = tokio::spawn(seen::all(own_client(&cluster).await?, objects::LABEL, shape.objects(), SYNC_MAX));
     let client = own_client(&cluster).await?;
     let began = Instant::now();
     objects::apply_all(&client, &namespaces, at_once).await?;
@@ -99,34 +103,22 @@ async fn bare(assets: &Assets, shape: Shape, at_once: usize) -> Result<Duration>
     Ok(seen.await??.duration_since(began))
 }
 
-/// Times an agent that is enrolled, has an empty journal, and finds the whole set at the hub, on a new cluster.
+/// Times an agent from its first start, with a token and nothing else, on a new cluster. Its hub has placed the whole set
+/// beforehand on every target with the label that the token gives.
 async fn tideline(assets: &Assets, shape: Shape) -> Result<Duration> {
     let (cluster, hub) = tokio::try_join!(Cluster::start(assets, ClusterOptions::default()), Hub::start())?;
     let labels = BTreeMap::from([("bench".to_owned(), "real".to_owned())]);
-    // Enrolled beforehand, so that the hub knows the target and can hold its set; there is nothing to sync then.
-    let mut agent = hub.agent("real", &[("bench", "real")], cluster.kubeconfig_path(), None).await?;
-    let root = hub.client("root").await?;
-    eventually_ok(ENROLLED_MAX, "the agent to be enrolled", async || ready(&root).await).await?;
-    agent.stop().await?;
     let space = hub.client("default").await?;
     objects::fill(&space, shape).await?;
     objects::place(&space, &labels, shape.objects()).await?;
 
-    let seen = tokio::spawn(seen::all(own_client(&cluster).await?, shape.objects(), SYNC_MAX));
+    let mut agent = hub.prepare("real", &[("bench", "real")], cluster.kubeconfig_path(), None).await?;
+    let seen = tokio::spawn(seen::all(own_client(&cluster).await?, objects::LABEL, shape.objects(), SYNC_MAX));
     let began = Instant::now();
     agent.resume();
     let took = seen.await??.duration_since(began);
     agent.stop().await?;
     Ok(took)
-}
-
-async fn ready(root: &Client) -> Result<()> {
-    let kind = kube::api::GroupVersionKind::gvk("tideline.dev", "v1alpha1", "SyncTarget");
-    let resource = kube::api::ApiResource::from_gvk(&kind);
-    let target = kube::Api::<kube::api::DynamicObject>::all_with(root.clone(), &resource).get("real").await?;
-    let phase = target.data.pointer("/status/phase").and_then(serde_json::Value::as_str);
-    anyhow::ensure!(phase == Some("Ready"), "its phase is {phase:?}");
-    Ok(())
 }
 
 /// A client that shares no connection with another.

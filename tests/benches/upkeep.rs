@@ -3,6 +3,8 @@
 //!
 //! Hub and agent are processes of the binaries in TIDELINE_BIN_DIR.
 
+#[path = "shared/apply.rs"]
+mod apply;
 #[path = "shared/gate.rs"]
 mod gate;
 #[path = "shared/objects.rs"]
@@ -17,11 +19,14 @@ use std::pin::pin;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use futures::TryStreamExt;
+use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
+use kube::api::{
+    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, WatchEvent, WatchParams,
+};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tideline_tests::eventually_ok;
@@ -35,9 +40,19 @@ use crate::site::{Site, count, mebibytes, row, writes};
 const REPAIR_MAX: Duration = Duration::from_mins(2);
 /// Events that are not read yet; few are under way at a time.
 const EVENTS_MAX: usize = 64;
+/// Longest until a whole set is removed.
+const REMOVED_MAX: Duration = Duration::from_mins(10);
+/// The label of what was changed at the hub.
+const CHANGED_LABEL: &str = "bench-changed";
 const EDITED: &str = "edited";
 /// Longer than any bench.
 const NO_PATROL: &str = "24h";
+/// Bytes that a restart should take at the most, with up to 50,000 objects.
+const RESTART_PEAK: u64 = 80_000_000;
+/// The same where all of them changed, or all go.
+const PEAK_GOAL: u64 = 100_000_000;
+/// A hub's settle time, twice.
+const UNPLACED: Duration = Duration::from_secs(20);
 /// Objects on one page of a patrol's list.
 const PATROL_PAGE: usize = 1_000;
 
@@ -100,7 +115,11 @@ async fn measure(objects: usize, arguments: &Arguments) -> Result<()> {
     row("restart, nothing changed: writes", count(writes(restarted.values())), Some(0.0));
     row("restart: requests", count(restarted.len()), None);
     row("restart: VmRSS, MiB", mebibytes(site.agent()?.resident_bytes()?), None);
-    row("restart: VmHWM, MiB", mebibytes(site.agent()?.peak_bytes()?), None);
+    row(
+        "restart: VmHWM, MiB",
+        mebibytes(site.agent()?.peak_bytes()?),
+        (objects <= 50_000).then(|| mebibytes(RESTART_PEAK)),
+    );
 
     let quiet = used(&site, arguments.window).await?;
     site.stop_agent().await?;
@@ -117,6 +136,14 @@ async fn measure(objects: usize, arguments: &Arguments) -> Result<()> {
 
     let offline = offline_restart(&mut site).await?;
     row("restart without hub to repaired, s", offline.as_secs_f64(), (objects <= 5_000).then_some(2.0));
+
+    let peak_goal = (objects <= 50_000).then(|| mebibytes(PEAK_GOAL));
+    let took = changed_meanwhile(&mut site).await?;
+    row("all changed meanwhile: s", took.as_secs_f64(), None);
+    row("all changed meanwhile: VmHWM, MiB", mebibytes(site.agent()?.peak_bytes()?), peak_goal);
+    let took = removed_meanwhile(&mut site).await?;
+    row("all removed meanwhile: s", took.as_secs_f64(), None);
+    row("all removed meanwhile: VmHWM, MiB", mebibytes(site.agent()?.peak_bytes()?), peak_goal);
     Ok(())
 }
 
@@ -196,6 +223,44 @@ async fn watch(client: Client, mut version: String, events: mpsc::Sender<(String
             }
         }
     }
+}
+
+/// Has the agent, started anew, find every object changed at the hub, and returns how long it took to carry that out.
+async fn changed_meanwhile(site: &mut Site) -> Result<Duration> {
+    site.stop_agent().await?;
+    site.hub = Some(site::start_hub(site.binaries(), &site.directory)?);
+    eventually_ok(REPAIR_MAX, "the hub to serve", async || site.space.apiserver_version().await).await?;
+    let mut manifests = site.shape.manifests();
+    for manifest in &mut manifests {
+        manifest["metadata"]["labels"][CHANGED_LABEL] = objects::SET.into();
+    }
+    objects::apply_all(&site.space, &manifests, objects::FILLING).await?;
+    let begun = Instant::now();
+    site.start_agent(&["--patrol", NO_PATROL])?;
+    Ok(site.seen(CHANGED_LABEL).await?.duration_since(begun))
+}
+
+/// The same where nothing is placed any more.
+async fn removed_meanwhile(site: &mut Site) -> Result<Duration> {
+    site.stop_agent().await?;
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("tideline.dev", "v1alpha1", "Placement"));
+    let placements: Api<DynamicObject> = Api::all_with(site.space.clone(), &resource);
+    placements.delete(objects::PLACEMENT, &DeleteParams::default()).await?;
+    // Removals wait at the hub until it is certain that they are meant.
+    sleep(UNPLACED).await;
+    let begun = Instant::now();
+    site.start_agent(&["--patrol", NO_PATROL])?;
+    let labelled = ListParams::default().labels(objects::LABEL).limit(1);
+    let config_maps: Api<ConfigMap> = Api::all(site.cluster.client());
+    let deployments: Api<Deployment> = Api::all(site.cluster.client());
+    eventually_ok(REMOVED_MAX, "all objects to be removed", async || {
+        let left = config_maps.list_metadata(&labelled).await?.items.len()
+            + deployments.list_metadata(&labelled).await?.items.len();
+        ensure!(left == 0, "some are left");
+        anyhow::Ok(())
+    })
+    .await?;
+    Ok(begun.elapsed())
 }
 
 /// Stops the agent and the hub, deletes an object in the cluster, and returns the time from the start of the agent alone

@@ -10,6 +10,8 @@
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -42,6 +44,7 @@ pub enum Condition {
 pub struct Relay {
     address: SocketAddr,
     condition: watch::Sender<Condition>,
+    passed: Arc<AtomicU64>,
     _stop: DropGuard,
 }
 
@@ -53,14 +56,20 @@ impl Relay {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let (condition, watched) = watch::channel(Condition::Open);
-        let stop = CancellationToken::new();
-        tokio::spawn(stop.clone().run_until_cancelled_owned(accept(listener, upstream, watched, stop.clone())));
-        Ok(Self { address, condition, _stop: stop.drop_guard() })
+        let (stop, passed) = (CancellationToken::new(), Arc::default());
+        let accepting = accept(listener, upstream, watched, Arc::clone(&passed), stop.clone());
+        tokio::spawn(stop.clone().run_until_cancelled_owned(accepting));
+        Ok(Self { address, condition, passed, _stop: stop.drop_guard() })
     }
 
     /// Returns the address to dial instead of the upstream's.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Returns the bytes that have passed so far, both directions together: what TCP carried, without its own headers.
+    pub fn passed_bytes(&self) -> u64 {
+        self.passed.load(Ordering::Relaxed)
     }
 
     /// Sets how the wire is from now on.
@@ -88,17 +97,23 @@ async fn accept(
     listener: TcpListener,
     upstream: SocketAddr,
     condition: watch::Receiver<Condition>,
+    passed: Arc<AtomicU64>,
     stop: CancellationToken,
 ) {
     // An accept fails when the client is gone already or when this process is out of files; the latter shows.
     while let Ok((client, _)) = listener.accept().await {
-        let connection = connection(client, upstream, condition.clone());
+        let connection = connection(client, upstream, condition.clone(), Arc::clone(&passed));
         tokio::spawn(stop.clone().run_until_cancelled_owned(connection));
     }
 }
 
 /// Relays one connection until both sides are done, one fails, or the wire is cut.
-async fn connection(client: TcpStream, upstream: SocketAddr, mut condition: watch::Receiver<Condition>) {
+async fn connection(
+    client: TcpStream,
+    upstream: SocketAddr,
+    mut condition: watch::Receiver<Condition>,
+    passed: Arc<AtomicU64>,
+) {
     let mut cut = condition.clone();
     let relayed = async {
         // While stalled not even the dial passes.
@@ -109,8 +124,8 @@ async fn connection(client: TcpStream, upstream: SocketAddr, mut condition: watc
         let (from_client, to_client) = client.into_split();
         let (from_server, to_server) = server.into_split();
         tokio::try_join!(
-            direction(from_client, to_server, condition.clone()),
-            direction(from_server, to_client, condition.clone()),
+            direction(from_client, to_server, condition.clone(), &passed),
+            direction(from_server, to_client, condition.clone(), &passed),
         )
     };
     // Cancel-safe: the loser is dropped, and with it both sockets.
@@ -125,6 +140,7 @@ async fn direction(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
     mut condition: watch::Receiver<Condition>,
+    passed: &AtomicU64,
 ) -> io::Result<()> {
     let (queue, mut queued) = mpsc::channel::<(Instant, Vec<u8>)>(CHUNKS_MAX);
     let read = async move {
@@ -144,6 +160,7 @@ async fn direction(
                 sleep_until(read_at + by).await;
             }
             to.write_all(&chunk).await?;
+            passed.fetch_add(chunk.len() as u64, Ordering::Relaxed);
         }
         to.shutdown().await
     };

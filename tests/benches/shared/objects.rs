@@ -3,19 +3,21 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use futures::{StreamExt, TryStreamExt, stream};
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tideline_tests::eventually_ok;
 
+use crate::apply::apply;
+
 /// The label of all that a bench places; nothing else in a cluster has it.
 pub(crate) const LABEL: &str = "bench";
-const SET: &str = "set";
-const PLACEMENT: &str = "bench";
+pub(crate) const SET: &str = "set";
+pub(crate) const PLACEMENT: &str = "bench";
 /// Requests at once while a space is filled. It is not measured.
-const FILLING: usize = 16;
+pub(crate) const FILLING: usize = 16;
 /// Longest time until a hub has assigned all objects of a bench.
 const ASSIGNED_MAX: Duration = Duration::from_mins(5);
 
@@ -65,26 +67,17 @@ pub(crate) async fn fill(space: &Client, shape: Shape) -> Result<()> {
     apply_all(space, &shape.manifests(), FILLING).await
 }
 
-/// Applies one manifest on the server's side.
-pub(crate) async fn apply(client: &Client, manifest: &Value) -> Result<()> {
-    let text = |path: &str| manifest.pointer(path).and_then(Value::as_str);
-    let api_version = text("/apiVersion").context("a manifest has an apiVersion")?;
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    let kind = text("/kind").context("a manifest has a kind")?;
-    let name = text("/metadata/name").context("a manifest has a name")?;
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind));
-    let api: Api<DynamicObject> = match text("/metadata/namespace") {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
-    let params = PatchParams::apply("bench").force();
-    api.patch(name, &params, &Patch::Apply(manifest)).await.with_context(|| format!("applying {kind} {name}"))?;
-    Ok(())
-}
-
 /// Places all objects of a bench on the targets with `labels`, and waits until the hub has assigned `expected` of them.
 pub(crate) async fn place(space: &Client, labels: &BTreeMap<String, String>, expected: usize) -> Result<()> {
-    let clause = |group: &str, resource: &str| json!({"apiGroup": group, "resources": [resource], "objectSelectors": [{"matchLabels": {(LABEL): SET}}]});
+    let clause = |group: &str, resource: &str| {
+        json!({
+            "apiGroup": group,
+            "resources": [resource],
+            "objectSelectors": [{"matchLabels": {(LABEL): SET}}],
+            // A bench that removes everything waits for no person.
+            "apply": {"approveDeletions": "InAdvance"},
+        })
+    };
     let placement = json!({
         "apiVersion": "tideline.dev/v1alpha1",
         "kind": "Placement",

@@ -16,18 +16,16 @@ use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, timeout};
 
-use crate::objects::LABEL;
-
-/// Returns when the watcher has seen so many objects that have the label of the benches.
+/// Returns when the watcher has seen so many objects that have this label.
 ///
 /// # Errors
 ///
 /// When it has not after `limit`.
-pub(crate) async fn all(client: Client, expected: usize, limit: Duration) -> Result<Instant> {
+pub(crate) async fn all(client: Client, label: &str, expected: usize, limit: Duration) -> Result<Instant> {
     let mut seen = BTreeSet::new();
     let watching = async {
-        let config_maps = present::<ConfigMap>(client.clone(), "ConfigMap");
-        let deployments = present::<Deployment>(client.clone(), "Deployment");
+        let config_maps = present::<ConfigMap>(client.clone(), label, "ConfigMap");
+        let deployments = present::<Deployment>(client.clone(), label, "Deployment");
         let mut objects = pin!(stream::select(config_maps, deployments));
         while let Some(object) = objects.next().await {
             seen.insert(object);
@@ -43,11 +41,15 @@ pub(crate) async fn all(client: Client, expected: usize, limit: Duration) -> Res
 }
 
 /// Names the objects of one kind as they come, again when they change.
-fn present<K>(client: Client, kind: &'static str) -> impl Stream<Item = (&'static str, Option<String>, Option<String>)>
+fn present<K>(
+    client: Client,
+    label: &str,
+    kind: &'static str,
+) -> impl Stream<Item = (&'static str, Option<String>, Option<String>)>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned + Send + 'static,
 {
-    let events = watcher(Api::<PartialObjectMeta<K>>::all(client), watcher::Config::default().labels(LABEL));
+    let events = watcher(Api::<PartialObjectMeta<K>>::all(client), watcher::Config::default().labels(label));
     // Its failures the watcher mends by itself.
     events.filter_map(move |event| {
         ready(match event {

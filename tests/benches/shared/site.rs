@@ -36,11 +36,11 @@ pub(crate) struct Site {
     pub(crate) cluster: Cluster,
     pub(crate) space: Client,
     pub(crate) shape: Shape,
-    hub: Option<Process>,
+    pub(crate) hub: Option<Process>,
     agent: Option<Process>,
     audit: Audit,
     binaries: Binaries,
-    directory: Scratch,
+    pub(crate) directory: Scratch,
 }
 
 impl Site {
@@ -109,8 +109,14 @@ impl Site {
         // A Placement that selects no target yet assigns nothing.
         let begun = tokio::time::Instant::now();
         objects::place(&self.space, &labels(), self.shape.objects()).await?;
-        let seen = seen::all(self.cluster.client(), self.shape.objects(), SYNC_MAX).await;
-        Ok(seen.with_context(|| self.agent.as_ref().map(Process::log_tail).unwrap_or_default())?.duration_since(begun))
+        let seen = self.seen(objects::LABEL).await?;
+        Ok(seen.duration_since(begun))
+    }
+
+    /// Returns when all objects are in the cluster with this label.
+    pub(crate) async fn seen(&self, label: &str) -> Result<tokio::time::Instant> {
+        let seen = seen::all(self.cluster.client(), label, self.shape.objects(), SYNC_MAX).await;
+        seen.with_context(|| self.agent.as_ref().map(Process::log_tail).unwrap_or_default())
     }
 
     /// What the agent asked of the cluster so far, by the ids of the requests.
@@ -137,8 +143,13 @@ pub(crate) async fn connect(admin: &Path, space: &str) -> Result<Client> {
     Ok(client)
 }
 
-fn start_hub(binaries: &Binaries, directory: &Scratch) -> Result<Process> {
-    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)).to_string();
+/// Starts the hub of a site, again at the address where it was, by which its agent knows it.
+pub(crate) fn start_hub(binaries: &Binaries, directory: &Scratch) -> Result<Process> {
+    let known = directory.join("listen");
+    if !known.exists() {
+        fs::write(&known, SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)).to_string())?;
+    }
+    let listen = fs::read_to_string(known)?;
     let mut command = Command::new(binaries.hub());
     command.arg("serve").arg("--data-dir").arg(directory.join("hub"));
     command.args(["--listen", &listen, "--health-listen", "127.0.0.1:0"]);
