@@ -17,7 +17,8 @@ use crate::core::decide::plan;
 use crate::core::interface::effect::{Effects, Op};
 use crate::core::interface::op_result::{Compared, Difference, Failure, NotDone, Values};
 use crate::core::interface::write::{AppliedRecord, ChangeDetector, LocalField};
-use crate::core::model::object::{Drift, Fingerprint, Me, Seen};
+use crate::core::model::object::{Drift, Fingerprint, Me};
+use crate::core::model::seen::Seen;
 use crate::core::work::doing::{Doing, FollowUp};
 
 /// What a look found.

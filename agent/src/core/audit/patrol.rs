@@ -26,8 +26,9 @@ use crate::core::interface::effect::{Effect, Effects, ListId, PatrolTally, Timer
 use crate::core::interface::event::ListFailure;
 use crate::core::interface::observed::ListedItem;
 use crate::core::model::kinds::View;
-use crate::core::model::object::{Me, Object, Seen, Turn};
+use crate::core::model::object::{Me, Object, Turn};
 use crate::core::model::removal::RemovalState;
+use crate::core::model::seen::Seen;
 use crate::core::work::doing::ReadFor;
 use crate::core::{Core, Phase};
 
@@ -346,7 +347,7 @@ impl Core {
             Finding::Unseen => {
                 // Its status may change all the time: what the first look saw must still be news to the watch.
                 let object = self.objects.get(key);
-                let seen = object.as_ref().and_then(|object| object.seen.as_ref());
+                let seen = object.as_ref().and_then(|object| object.seen());
                 if let (Some(seen), Some(first)) = (seen, &suspicion.version)
                     && !seen.is_before(first)
                 {
@@ -381,12 +382,11 @@ impl Core {
 
     fn take_listed(&mut self, key: &ObjectKey, mut seen: Seen) {
         let object = self.objects.at(key);
-        match &object.seen {
+        match object.seen() {
             Some(former) if former.uid == seen.uid => seen.observed_generation = former.observed_generation,
             Some(_) | None => object.unsee(),
         }
-        object.seen = Some(seen);
-        object.doubted = false;
+        object.presence.list(seen);
     }
 
     /// What is the matter with an object that is there so, or is not.
@@ -395,7 +395,9 @@ impl Core {
         match (self.desired.get(key), object.as_deref(), listed) {
             (Some(entry), Some(object), listed) => self.matter_of_assigned(me, entry, object, listed),
             // What is not assigned is gone, and the watch did not tell.
-            (None, Some(object), None) if object.seen.is_some() && !is_busy(object) => Matter::Suspect(Finding::Unseen),
+            (None, Some(object), None) if object.seen().is_some() && !is_busy(object) => {
+                Matter::Suspect(Finding::Unseen)
+            }
             // Every entry has an object.
             (Some(_), None, _) | (None, _, None) => Matter::Nothing,
             (None, object, Some(listed)) => self.matter_of_other(me, key, object, listed),
@@ -408,7 +410,7 @@ impl Core {
         }
         // It waits for what stands there to be gone, and the watch may have missed just that.
         let in_the_way = |reason| matches!(reason, Reason::Conflict | Reason::Copy | Reason::Unmanaged);
-        let awaited = object.seen.as_ref().filter(|seen| match object.outcome.reason {
+        let awaited = object.seen().filter(|seen| match object.outcome.reason {
             Some(Reason::Finalizing) => true,
             // Only of what carries our label a list tells that it is gone.
             Some(reason) => in_the_way(reason) && seen.labelled,
@@ -431,12 +433,12 @@ impl Core {
             | Progress::DeletionHeld
             | Progress::Unknown => return Matter::Busy,
         }
-        let labelled = object.seen.as_ref().is_some_and(|seen| seen.labelled);
+        let labelled = object.seen().is_some_and(|seen| seen.labelled);
         if listed.is_none() && entry.implied && !labelled {
             // It is not ours, so that no list of ours tells whether it is there.
             return Matter::Nothing;
         }
-        let overtaken = |listed: &Seen| object.seen.as_ref().is_some_and(|seen| listed.is_older_than(seen));
+        let overtaken = |listed: &Seen| object.seen().is_some_and(|seen| listed.is_older_than(seen));
         if is_busy(object) || listed.is_some_and(overtaken) {
             return Matter::Busy;
         }
@@ -447,7 +449,7 @@ impl Core {
             Decision::Nothing(NoAction::Unchanged | NoAction::Terminal)
             | Decision::Record { .. }
             | Decision::UpdateRecord => {
-                let told = match (&object.seen, listed) {
+                let told = match (object.seen(), listed) {
                     (Some(seen), Some(listed)) => !seen.is_older_than(listed) && seen.uid == listed.uid,
                     (_, None) => true,
                     (None, Some(_)) => false,
@@ -472,7 +474,7 @@ impl Core {
             // Held ones are counted as what they are.
             return Matter::Busy;
         }
-        let known = object.is_some_and(|object| object.seen.as_ref().is_some_and(|seen| seen.uid == listed.uid));
+        let known = object.is_some_and(|object| object.seen().is_some_and(|seen| seen.uid == listed.uid));
         let recorded = object.is_some_and(|object| object.record.as_ref().is_some_and(|it| it.uid == listed.uid));
         match listed.mark.as_ref().map(|mark| mark.ownership(me, key)) {
             _ if listed.deleting || object.is_some_and(is_busy) => Matter::Busy,

@@ -114,7 +114,7 @@ impl Core {
     /// Why an object of ours that nothing assigns is there.
     pub(in crate::core) fn ground_of_left_over(&self, key: &ObjectKey) -> Ground<'static> {
         let object = self.objects.get(key);
-        let stands = object.as_ref().and_then(|object| object.seen.as_ref()).map(|seen| &seen.uid);
+        let stands = object.as_ref().and_then(|object| object.seen()).map(|seen| &seen.uid);
         match self.restored.objects.get(key) {
             Some(uid) if stands == Some(uid) => Ground::Restored,
             Some(_) | None => Ground::Unexplained,

@@ -144,7 +144,7 @@ impl Core {
     /// The source of an object of ours that is in no set, as journal or mark have it.
     pub(in crate::core) fn left_over(&self, key: &ObjectKey) -> Option<Uid> {
         let (object, me) = (self.objects.get(key)?, self.me()?);
-        let mark = object.seen.as_ref().filter(|seen| !seen.deleting).and_then(|seen| seen.mark.as_ref());
+        let mark = object.seen().filter(|seen| !seen.deleting).and_then(|seen| seen.mark.as_ref());
         let ours = mark.filter(|mark| mark.ownership(me, key) == Ownership::Ours);
         let recorded = object.record.as_ref().map(|record| record.source.clone());
         recorded.or_else(|| ours.map(|mark| mark.source.uid.clone()))

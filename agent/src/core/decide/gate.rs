@@ -355,7 +355,7 @@ fn is_ready(entry: &Entry, policy: &ApplyPolicy, object: &Object) -> bool {
         ApplyMode::CreateOnly => record.source == entry.source.uid,
         ApplyMode::Continuous => plan::is_as_recorded(entry, record),
     });
-    match (&object.seen, terminal) {
+    match (object.seen(), terminal) {
         (Some(_), _) => current && (object.live.health == Health::Ready || !is_ready_by_itself(&entry.key.kind)),
         // Done once, and gone by now: a Job that was cleaned up.
         (None, Some(Terminal::Finished | Terminal::CreatedOnce)) => true,

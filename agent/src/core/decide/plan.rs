@@ -12,7 +12,8 @@ use tideline_common::{
 use crate::core::interface::effect::ApplyTakeover;
 use crate::core::interface::write::{AppliedRecord, ChangeDetector, LocalField};
 use crate::core::model::kinds::View;
-use crate::core::model::object::{Me, Seen};
+use crate::core::model::object::Me;
+use crate::core::model::seen::Seen;
 
 /// All that is known about an assigned object.
 #[derive(Clone, Copy, Debug)]

@@ -152,7 +152,7 @@ impl Core {
     fn stands_for(&self, key: &ObjectKey, source: &Uid) -> bool {
         let ours = || {
             let object = self.objects.get(key)?;
-            let mark = object.seen.as_ref()?.mark.as_deref()?;
+            let mark = object.seen()?.mark.as_deref()?;
             Some(mark.source.uid == *source && mark.ownership(self.me()?, key) == Ownership::Ours)
         };
         ours().unwrap_or(false)
@@ -178,7 +178,7 @@ pub(in crate::core) fn is_gone_unread(object: &Object, source: &Uid, decision: &
         decision,
         Decision::RunAnew(_) | Decision::Nothing(NoAction::Terminal) | Decision::Withhold(Reason::Vanished)
     );
-    gone && object.happened(source) == Some(Terminal::Started) && !object.doubted
+    gone && object.happened(source) == Some(Terminal::Started) && !object.presence.is_doubted()
 }
 
 #[cfg(test)]

@@ -13,8 +13,9 @@ use super::plan::{is_made_once, refuses};
 use crate::core::interface::effect::Op;
 use crate::core::interface::write::{AppliedRecord, RemovalPolicy};
 use crate::core::model::kinds::View;
-use crate::core::model::object::{Me, Seen};
+use crate::core::model::object::Me;
 use crate::core::model::removal::JournalAge;
+use crate::core::model::seen::Seen;
 
 /// On what ground a removal is considered, and everything that speaks for or against it.
 #[derive(Clone, Copy, Debug)]

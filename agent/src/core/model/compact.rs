@@ -9,7 +9,9 @@ use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{Digest, Entry, EntryState, Mark, Monotonic, Origin, Prune, PruneAdopted, Uid};
 use uuid::Uuid;
 
-use super::object::{Live, Me, Object, Outcome, ReportDigest, Seen, Status, Turn};
+use super::object::{Live, Me, Object, Outcome, ReportDigest, Status, Turn};
+use super::presence::Presence;
+use super::seen::Seen;
 use super::shared::Shared;
 use crate::core::interface::effect::ListId;
 use crate::core::interface::observed::ListedItem;
@@ -87,10 +89,7 @@ impl Compact {
         let Object {
             record,
             unrecorded: 0,
-            seen,
-            probe: None,
-            doubted: false,
-            unshown: false,
+            presence,
             flight: None,
             tried,
             failures: 0,
@@ -107,9 +106,13 @@ impl Compact {
         else {
             return None;
         };
+        if !said.is_empty() || turn.waits() || !presence.is_plain() {
+            return None;
+        }
         let record = record.as_ref()?;
         let resource_version = follows(record, entry)?;
-        let named = seen.as_ref().and_then(|seen| seen.mark.as_ref()?.policy);
+        let seen = presence.seen();
+        let named = seen.and_then(|seen| seen.mark.as_ref()?.policy);
         let rare = Rare { template: record.template, written_as: named.filter(|policy| *policy != entry.policy) };
         let seen = match seen {
             Some(seen) => Some(CompactSeen::of(seen, record, entry, me?)?),
@@ -127,9 +130,6 @@ impl Compact {
             Status::Unreadable { failed } => CompactStatus::Unreadable { failed: *failed },
             Status::Known(_) => return None,
         };
-        if !said.is_empty() || turn.waits() {
-            return None;
-        }
         Some(Self {
             entry: Arc::clone(entry),
             uid: record.uid.to_uuid()?,
@@ -191,7 +191,7 @@ impl Compact {
         };
         Object {
             record: Some(record),
-            seen,
+            presence: Presence::from(seen),
             tried: *tried,
             turn: Turn::of_queued(*queued),
             outcome: Outcome { progress: *progress, ..Outcome::default() },

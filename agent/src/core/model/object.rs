@@ -5,10 +5,11 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{Progress, Terminal};
-use tideline_common::{Digest, Mark, Monotonic, Reason, Uid};
+use tideline_common::{Digest, Monotonic, Reason, Uid};
 
+use super::presence::Presence;
+use super::seen::Seen;
 use crate::core::interface::effect::{ListId, OpId};
-use crate::core::interface::observed::{Details, ListedItem, Observed};
 use crate::core::interface::write::AppliedRecord;
 
 /// One place at the cluster: assigned, or ours, or to be removed.
@@ -17,16 +18,8 @@ pub(in crate::core) struct Object {
     pub(in crate::core) record: Option<AppliedRecord>,
     /// Writes of the record that are not on disk yet; what they say is not reported before.
     pub(in crate::core) unrecorded: u32,
-    /// What the watch, or a write after it, showed.
-    pub(in crate::core) seen: Option<Seen>,
-    /// What a read, or a creation, found in its place: good for one decision, and until anything else is heard of it or done
-    /// to it.
-    pub(in crate::core) probe: Option<Seen>,
-    /// A write found something else than was seen there; the next creation finds out what.
-    pub(in crate::core) doubted: bool,
-    /// A create found an object, or ended without a result, and no list or watch has shown it since. Absence proves
-    /// nothing.
-    pub(in crate::core) unshown: bool,
+    /// What is known to stand there.
+    pub(in crate::core) presence: Presence,
     pub(in crate::core) flight: Option<OpId>,
     /// The present entry was tried, well or not.
     pub(in crate::core) tried: bool,
@@ -137,85 +130,36 @@ pub(in crate::core) struct ReportDigest {
     pub(in crate::core) status: Option<u64>,
 }
 
-/// What decisions are made from.
-#[derive(Clone, Debug)]
-pub(in crate::core) struct Seen {
-    pub(in crate::core) uid: Uid,
-    pub(in crate::core) resource_version: Arc<str>,
-    pub(in crate::core) generation: i64,
-    pub(in crate::core) managed: Option<Digest>,
-    pub(in crate::core) mark: Option<Arc<Mark>>,
-    pub(in crate::core) labelled: bool,
-    pub(in crate::core) deleting: bool,
-    pub(in crate::core) managed_elsewhere: bool,
-    pub(in crate::core) observed_generation: Option<i64>,
-    /// Which fields others manage. Known as long as some are left to them.
-    pub(in crate::core) others: Option<Digest>,
-}
-
-impl From<&Observed> for Seen {
-    fn from(observed: &Observed) -> Self {
-        Self {
-            uid: observed.uid.clone(),
-            resource_version: Arc::clone(&observed.resource_version),
-            generation: observed.generation,
-            managed: observed.managed,
-            mark: observed.mark.clone(),
-            labelled: observed.labelled,
-            deleting: observed.deleting,
-            managed_elsewhere: observed.managed_elsewhere,
-            observed_generation: observed.observed_generation,
-            others: observed.others,
-        }
-    }
-}
-
-impl Seen {
-    /// None if the details cannot be read.
-    pub(in crate::core) fn of_listed(item: &ListedItem) -> Option<Self> {
-        let Details { generation, managed, mark, deleting, managed_elsewhere, others } = item.details()?.clone();
-        Some(Self {
-            uid: item.uid.clone(),
-            resource_version: Arc::clone(&item.resource_version),
-            generation,
-            managed,
-            mark,
-            labelled: item.labelled,
-            deleting,
-            managed_elsewhere,
-            observed_generation: None,
-            others,
-        })
-    }
-
-    /// Whether a decision could differ; a change of status alone makes no difference.
-    pub(in crate::core) fn decides_like(&self, other: &Self) -> bool {
-        self.uid == other.uid
-            && self.generation == other.generation
-            && self.managed == other.managed
-            && self.labelled == other.labelled
-            && self.deleting == other.deleting
-            && self.mark == other.mark
-    }
-
-    /// Whether this is an earlier state of the same object. Resource versions of one object are comparable where they
-    /// are decimal numbers (KEP-5504); where they are not, what comes later is taken to be later.
-    pub(in crate::core) fn is_older_than(&self, other: &Self) -> bool {
-        self.uid == other.uid && self.is_before(&other.resource_version)
-    }
-
-    /// Whether this is from before a resource version of the same object.
-    pub(in crate::core) fn is_before(&self, version: &str) -> bool {
-        let number = |version: &str| version.parse::<u128>().ok();
-        number(&self.resource_version).zip(number(version)).is_some_and(|(this, other)| this < other)
-    }
-}
-
 impl Object {
+    /// What is seen there.
+    pub(in crate::core) const fn seen(&self) -> Option<&Seen> {
+        self.presence.seen()
+    }
+
     /// What is known to stand there is not believed any more, until it is looked at.
     pub(in crate::core) fn doubt(&mut self) {
-        self.unsee();
-        self.doubted = true;
+        self.presence.doubt();
+        self.forget_live();
+    }
+
+    /// Nothing is seen there any more.
+    pub(in crate::core) fn unsee(&mut self) {
+        self.presence.hide();
+        self.forget_live();
+    }
+
+    /// The object of this UID is gone. Returns whether it was seen there.
+    pub(in crate::core) fn vanished(&mut self, uid: &Uid) -> bool {
+        let was_seen = self.presence.vanish(uid);
+        if was_seen {
+            self.forget_live();
+        }
+        was_seen
+    }
+
+    /// What is said of a live object is said of what is seen. How far the local controller got is known of the source.
+    fn forget_live(&mut self) {
+        self.live = Live { observed_generation: self.live.observed_generation, ..Live::default() };
     }
 
     /// What happened once to it, as this source's.
@@ -228,10 +172,7 @@ impl Object {
         let Self {
             record: None,
             unrecorded: 0,
-            seen: None,
-            probe: None,
-            doubted: false,
-            unshown: false,
+            presence,
             flight: None,
             tried: false,
             failures: 0,
@@ -248,24 +189,20 @@ impl Object {
         else {
             return None;
         };
-        (!turn.waits() && message.is_empty() && said.is_empty()).then_some((turn.queued(), *told))
+        let unseen = presence.is_plain() && presence.seen().is_none();
+        (unseen && !turn.waits() && message.is_empty() && said.is_empty()).then_some((turn.queued(), *told))
     }
 
     /// Whether the object of this UID is what was seen here, or what the journal knows.
     pub(in crate::core) fn is_known_as(&self, uid: &Uid) -> bool {
-        let seen = self.seen.as_ref().map(|seen| &seen.uid);
+        let seen = self.seen().map(|seen| &seen.uid);
         let recorded = self.record.as_ref().map(|record| &record.uid);
         seen == Some(uid) || recorded == Some(uid)
     }
 
-    pub(in crate::core) fn unsee(&mut self) {
-        self.seen = None;
-        self.live = Live { observed_generation: self.live.observed_generation, ..Live::default() };
-    }
-
     /// The local controller has seen our last apply: what it says now is about that source generation.
     pub(in crate::core) fn translate_generation(&mut self) {
-        if let (Some(record), Some(seen)) = (&self.record, &self.seen)
+        if let (Some(record), Some(seen)) = (&self.record, self.presence.seen())
             && record.uid == seen.uid
             && seen.observed_generation.is_some_and(|observed| observed >= record.generation)
         {

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use tideline_common::{GroupKind, Monotonic, ObjectKey, Ownership, Reason, Uid};
 
 use super::kinds::View;
-use super::object::{Seen, Status};
+use super::object::Status;
 use super::removal::JournalAge;
+use super::seen::Seen;
 use crate::core::Core;
 use crate::core::interface::observed::{Observed, Served};
 
@@ -100,16 +101,11 @@ impl Core {
         let asked = self.report_class(key).has_body();
         let object = self.objects.at(key);
         let seen = Seen::from(&observed);
-        if object.seen.as_ref().is_some_and(|former| seen.is_older_than(former)) {
+        if object.seen().is_some_and(|former| seen.is_older_than(former)) {
             return false;
         }
-        let news = !object.seen.as_ref().is_some_and(|former| former.decides_like(&seen));
-        if object.probe.as_ref().is_some_and(|probe| probe.is_older_than(&seen)) {
-            object.probe = None;
-        }
-        object.seen = Some(seen);
-        object.doubted = false;
-        object.unshown = false;
+        let news = !object.seen().is_some_and(|former| former.decides_like(&seen));
+        object.presence.show(seen);
         if set_back {
             self.journal_age = JournalAge::SetBack;
         }
@@ -148,11 +144,7 @@ impl Core {
             self.came_back_no_more(key);
         }
         let Some(object) = self.objects.get_mut(key) else { return };
-        if object.probe.as_ref().is_some_and(|probe| probe.uid == *uid) {
-            object.probe = None;
-        }
-        if object.seen.as_ref().is_some_and(|seen| seen.uid == *uid) {
-            object.unsee();
+        if object.vanished(uid) {
             self.tell_gates(key);
             self.tell_associates(key);
             self.enqueue(key);

@@ -223,7 +223,7 @@ impl Core {
                 self.associates.need(key, &follows);
                 // What was made of what is there already was seen before anybody asked for it.
                 let there =
-                    self.objects.get(key).is_some_and(|object| object.seen.is_some() || object.record.is_some());
+                    self.objects.get(key).is_some_and(|object| object.seen().is_some() || object.record.is_some());
                 if there {
                     let watched = |kind: &&AssociatedKind| self.associates.watches.contains_key(kind);
                     let missed: Vec<_> = follows.keys().filter(watched).copied().collect();
@@ -244,7 +244,7 @@ impl Core {
     /// What stands in a place, if it is ours.
     fn uid_of_ours(&self, key: &ObjectKey) -> Option<Uid> {
         let (me, object) = (self.me()?, self.objects.get(key)?);
-        let seen = object.seen.as_ref()?;
+        let seen = object.seen()?;
         let ownership = seen.mark.as_ref()?.ownership(me, key);
         (ownership == Ownership::Ours).then(|| seen.uid.clone())
     }

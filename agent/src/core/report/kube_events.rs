@@ -157,7 +157,7 @@ impl Core {
         }
         let version = entry.map_or_else(|| self.kinds.version(&key.kind), |entry| Arc::clone(&entry.version));
         let uid = self.objects.get(key).and_then(|object| {
-            let seen = object.seen.as_ref().map(|seen| seen.uid.clone());
+            let seen = object.seen().map(|seen| seen.uid.clone());
             seen.or_else(|| object.record.as_ref().map(|record| record.uid.clone()))
         });
         self.kube_events.pending.push(KubeEvent { key: key.clone(), version, uid, reason, message });

@@ -620,7 +620,7 @@ impl Core {
             return Some((tombstone.source.clone(), progress, reason, message));
         }
         let source = self.left_over(key)?;
-        let seen = object.seen.as_ref().filter(|seen| !seen.deleting);
+        let seen = object.seen().filter(|seen| !seen.deleting);
         let verdict = may_delete(&Evidence {
             me: self.me()?,
             key,

@@ -21,8 +21,8 @@ use crate::core::interface::effect::{Effect, Effects};
 use crate::core::interface::op_result::{Failure, NotDone};
 use crate::core::interface::write::AppliedRecord;
 use crate::core::model::change::Change;
-use crate::core::model::object::Seen;
 use crate::core::model::removal::{Cause, LET_GO, Removal, RemovalState};
+use crate::core::model::seen::Seen;
 use crate::core::work::result::Step;
 
 impl Core {
@@ -75,7 +75,7 @@ impl Core {
         let recorded = object
             .as_ref()
             .is_some_and(|object| object.record.as_ref().is_some_and(|record| record.source == removal.source));
-        let seen = object.as_ref().and_then(|object| object.seen.as_ref());
+        let seen = object.as_ref().and_then(|object| object.seen());
         let perhaps_gone = seen.is_none_or(|seen| seen.deleting);
         drop(object);
         match self.removals.get_mut(removal) {
@@ -114,7 +114,7 @@ impl Core {
     fn let_stand(&mut self, now: Monotonic, removal: &Tombstone) {
         let object = self.objects.get(&removal.key);
         let record = object.as_ref().and_then(|object| object.record.clone());
-        let marked = object.as_ref().is_some_and(|object| object.seen.as_ref().is_some_and(|seen| seen.mark.is_some()));
+        let marked = object.as_ref().is_some_and(|object| object.seen().is_some_and(|seen| seen.mark.is_some()));
         drop(object);
         // It bears its mark still, and is not let go of any more.
         if let Some(record) = record.filter(|record| record.letting_go && record.source == removal.source && marked) {

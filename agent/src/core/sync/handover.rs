@@ -26,7 +26,7 @@ use crate::core::interface::observed::Observed;
 use crate::core::interface::op_result::NotDone;
 use crate::core::interface::write::{AppliedRecord, ChangeDetector, Enrolled, Write};
 use crate::core::model::kinds::View;
-use crate::core::model::object::Seen;
+use crate::core::model::seen::Seen;
 use crate::core::work::doing::{Doing, FollowUp};
 use crate::core::work::limiter::Admission;
 
@@ -84,7 +84,7 @@ impl Core {
             View::Unlisted | View::Unknown | View::Missing | View::NamespaceExcluded => return None,
         }
         let object = self.objects.get(key)?;
-        let seen = object.seen.as_ref().filter(|seen| !seen.deleting && !object.doubted)?;
+        let seen = object.seen().filter(|seen| !seen.deleting)?;
         let mark = seen.mark.as_ref()?;
         let formers = me.formers.contains(mark.target) && mark.ownership(me, key) == Ownership::Ours;
         (formers && object.flight.is_none()).then(|| (seen.clone(), Arc::clone(mark)))

@@ -111,7 +111,7 @@ impl Core {
     fn as_it_was_found(&self, key: &ObjectKey, policy: PrunePolicy) -> PrunePolicy {
         let object = self.objects.get(key);
         let record = object.as_ref().and_then(|object| object.record.as_ref());
-        let seen = object.as_ref().and_then(|object| object.seen.as_ref());
+        let seen = object.as_ref().and_then(|object| object.seen());
         let origin = record.map(|record| record.origin).or(seen.and_then(|seen| Some(seen.mark.as_ref()?.origin)));
         let adopted = origin == Some(Origin::Adopted);
         let managed = !adopted && seen.is_some_and(|seen| seen.managed_elsewhere);
@@ -402,7 +402,7 @@ impl Core {
             self.clear_record(key);
         }
         if !assigned && let Some(object) = self.objects.get_mut(key) {
-            object.unshown = false;
+            object.presence.clear_unshown();
         }
         if self.is_assigned_again(tombstone) {
             // What the hub was told before was of the time before, and it may not have believed it.
@@ -509,10 +509,10 @@ impl Core {
         })));
     }
 
-    /// What a creation may have left there is known to be gone, or is nobody's to remove.
+    /// What a creation may have left there is nobody's to remove.
     fn forget_unshown(&mut self, key: &ObjectKey) {
         if let Some(object) = self.objects.get_mut(key) {
-            object.unshown = false;
+            object.presence.clear_unshown();
         }
         self.forget_if_empty(key);
     }
@@ -520,8 +520,8 @@ impl Core {
     /// Lets go of a place of which nothing is to be known any more.
     pub(in crate::core) fn forget_if_empty(&mut self, key: &ObjectKey) {
         let Some(object) = self.objects.get(key) else { return };
-        let known = object.record.is_some() || object.seen.is_some() || object.flight.is_some() || object.unshown;
-        let known = known || self.restored.awaits(key);
+        let shown = object.seen().is_some() || object.presence.is_unshown();
+        let known = object.record.is_some() || shown || object.flight.is_some() || self.restored.awaits(key);
         if !known
             && !self.told_ahead.contains(key)
             && self.desired.get(key).is_none()

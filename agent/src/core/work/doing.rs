@@ -6,7 +6,7 @@ use tideline_common::{ApplyPolicy, Entry, Origin, Tombstone, Uid};
 
 use super::limiter::Does;
 use crate::core::interface::write::LocalField;
-use crate::core::model::object::Seen;
+use crate::core::model::seen::Seen;
 use std::time::Duration;
 use tideline_common::Monotonic;
 use tideline_common::ObjectKey;

@@ -22,8 +22,9 @@ use crate::core::interface::effect::{ApplyTakeover, Effect, Effects, Op, OpId, T
 use crate::core::interface::write::AppliedRecord;
 use crate::core::model::key_ref::KeyRef;
 use crate::core::model::kinds::View;
-use crate::core::model::object::{Me, Object, Seen, Turn, failed_for_a_webhook};
+use crate::core::model::object::{Me, Object, Turn, failed_for_a_webhook};
 use crate::core::model::removal::Removal;
+use crate::core::model::seen::Seen;
 
 /// Between two looks at everything that is not known to be at rest. Events should make them needless.
 const PASS_EVERY: Duration = Duration::from_mins(10);
@@ -368,7 +369,7 @@ impl Core {
         if let Some(object) = self.objects.get_mut(key) {
             object.flight = Some(id);
             if op.writes() {
-                object.probe = None;
+                object.presence.begin_write();
             }
         }
         out.push(Effect::Execute { id, op });
@@ -384,12 +385,12 @@ impl Core {
         }
         self.rename_policy(&entry, policy.as_deref());
         let Some(object) = self.objects.get_mut(key) else { return };
-        let probe = object.probe.take();
+        let probe = object.presence.take_probe();
         let live = probe.is_some();
         let Some(object) = self.objects.get(key) else { return };
-        let seen = probe.or_else(|| object.seen.clone().filter(|_| !object.doubted));
+        let seen = probe.or_else(|| object.seen().cloned());
         let view = match self.kinds.view(key) {
-            View::Lost if object.doubted => View::Current,
+            View::Lost if object.presence.is_doubted() => View::Current,
             view => view,
         };
         let anew = object.record.as_ref().is_none_or(|record| !plan::is_as_recorded(&entry, record));

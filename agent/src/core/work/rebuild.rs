@@ -23,7 +23,7 @@ use crate::core::decide::plan;
 use crate::core::decide::plan::record_of;
 use crate::core::interface::op_result::{Compared, NotDone};
 use crate::core::interface::write::AppliedRecord;
-use crate::core::model::object::Seen;
+use crate::core::model::seen::Seen;
 
 impl Core {
     /// The look at an object that the journal does not know ended.

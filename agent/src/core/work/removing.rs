@@ -17,8 +17,9 @@ use crate::core::decide::remove::{Evidence, Ground, Inspection, Verdict, may_del
 use crate::core::disk::Then;
 use crate::core::interface::effect::{Effects, Op};
 use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
-use crate::core::model::object::{Me, Object, Seen};
+use crate::core::model::object::{Me, Object};
 use crate::core::model::removal::{Removal, RemovalState};
+use crate::core::model::seen::Seen;
 
 /// The result of a live read that was made for a removal.
 #[derive(Debug)]
@@ -143,8 +144,8 @@ impl Core {
             assigned: entry.and_then(|entry| self.policies.get(&entry.policy)).map(|policy| &**policy),
             policy: removal.policy,
             applied: record.and_then(|record| self.policies.get(&record.policy)).map(|policy| &**policy),
-            seen: live.as_deref().or(object.seen.as_ref()),
-            unshown: object.unshown,
+            seen: live.as_deref().or(object.seen()),
+            unshown: object.presence.is_unshown(),
             view: self.kinds.view(key),
             inspection,
             looked: live.is_some(),
@@ -157,7 +158,7 @@ impl Core {
         let doing = Doing::Remove { tombstone: tombstone.clone(), wave: removal.wave };
         let again = entry.is_some_and(|entry| entry.source.uid == tombstone.source);
         let void = again && matches!(removal.policy, RemovalPolicy::Absence(_));
-        let empty = live.is_none() && object.seen.is_none();
+        let empty = live.is_none() && object.seen().is_none();
         if again && !void && removal.state == RemovalState::Finalizing && live.is_none() {
             // Its deletion was accepted: a list from before shows it as it was.
             return self.look(now, tombstone, out);
@@ -253,7 +254,7 @@ impl Core {
         found: Option<Seen>,
         out: &mut Effects,
     ) {
-        let unseen = self.objects.get(key).is_some_and(|object| object.seen.is_none());
+        let unseen = self.objects.get(key).is_some_and(|object| object.seen().is_none());
         let due = self.overtaken(key).find(|(_, removal)| removal.retry_at.is_none());
         let tombstone = due.map(|(tombstone, _)| tombstone.clone());
         if let (true, Some(found), Some(tombstone)) = (unseen, found, tombstone) {

@@ -18,8 +18,9 @@ use crate::core::interface::op_result::{
     Applied, Created, Deleted, Failure, FieldConflict, Inspected, NotDone, OpResult, Orphaned, OwnershipTransferred,
 };
 use crate::core::interface::write::{LeftToOthers, LocalField};
-use crate::core::model::object::{Seen, Status};
+use crate::core::model::object::Status;
 use crate::core::model::removal::RemovalState;
+use crate::core::model::seen::Seen;
 
 /// After so many reads of a status that failed in a row, what there is to tell of its object is told without it.
 const READS_MAX: u8 = 2;
@@ -174,11 +175,9 @@ impl Core {
                 self.stands(now, entry, policy, (write, None), *observed, &[])
             }
             Ok(Created::Exists(observed)) => {
-                self.is_unshown(key);
                 self.read_by_itself(key, observed.mark.as_deref());
                 let Some(object) = self.objects.get_mut(key) else { return FollowUp::Look };
-                object.doubted = false;
-                object.probe = Some(Seen::from(&*observed));
+                object.presence.found_by_creation(Seen::from(&*observed));
                 let failures = object.failures;
                 // That it is another's, which was said of what stands there, is still so.
                 let said = matches!(object.outcome.reason, Some(Reason::Unmanaged | Reason::Conflict | Reason::Copy));
@@ -190,18 +189,13 @@ impl Core {
             }
             Err(failure) => {
                 // An API server that had no time, or was not heard, may have made it.
-                if matches!(failure.reason, Reason::Unavailable | Reason::Throttled) {
-                    self.is_unshown(key);
+                if matches!(failure.reason, Reason::Unavailable | Reason::Throttled)
+                    && let Some(object) = self.objects.get_mut(key)
+                {
+                    object.presence.may_be_unshown();
                 }
                 self.write_failed(now, entry, failure)
             }
-        }
-    }
-
-    /// Something may stand there that nothing has shown.
-    fn is_unshown(&mut self, key: &ObjectKey) {
-        if let Some(object) = self.objects.get_mut(key) {
-            object.unshown = true;
         }
     }
 
@@ -250,7 +244,7 @@ impl Core {
     fn is_another(&self, key: &ObjectKey, onto: &Uid) -> FollowUp {
         let another = |seen: &Seen| seen.uid != *onto;
         // What is there instead may have been seen meanwhile, and the watch would not tell of it again.
-        let seen = self.objects.get(key).is_some_and(|object| object.seen.as_ref().is_some_and(another));
+        let seen = self.objects.get(key).is_some_and(|object| object.seen().is_some_and(another));
         if seen { FollowUp::Look } else { FollowUp::Stale }
     }
 
@@ -336,9 +330,6 @@ impl Core {
             self.associates_adopted(key);
         }
         self.see(key, observed);
-        if let Some(object) = self.objects.get_mut(key) {
-            object.doubted = false;
-        }
         self.set_record(key, record);
         self.note_created(entry, policy);
         self.dirty(key, now);
@@ -598,9 +589,9 @@ impl Core {
                 if self.desired.get(key).is_some()
                     && let Some(object) = self.objects.get_mut(key)
                     // Something newer may have been heard before this answer.
-                    && !object.seen.as_ref().is_some_and(|newer| seen.is_older_than(newer))
+                    && !object.seen().is_some_and(|newer| seen.is_older_than(newer))
                 {
-                    object.probe = Some(seen);
+                    object.presence.probe(seen);
                 }
                 self.look_at(key, *observed);
             }

@@ -5,6 +5,7 @@ use uuid::Uuid;
 
 use super::*;
 use crate::core::decide::plan::{mark_of, record_of};
+use crate::core::interface::effect::OpId;
 use crate::core::interface::write::{LeftToOthers, LocalField};
 use crate::core::tests::{entry, key, me};
 
@@ -23,7 +24,7 @@ fn object(entry: &Entry) -> Object {
     };
     Object {
         record: Some(record_of(entry, &seen, Origin::Created, true)),
-        seen: Some(Seen { resource_version: "17".into(), ..seen }),
+        presence: Presence::from(Some(Seen { resource_version: "17".into(), ..seen })),
         tried: true,
         outcome: Outcome { progress: Progress::Applied, ..Outcome::default() },
         live: Live {
@@ -36,6 +37,16 @@ fn object(entry: &Entry) -> Object {
         told: Some(ReportDigest { facts: 1, status: Some(2) }),
         ..Object::default()
     }
+}
+
+fn change_seen(object: &mut Object, change: impl FnOnce(&mut Seen)) {
+    let mut seen = object.seen().cloned().expect("it is seen");
+    change(&mut seen);
+    object.presence = Presence::from(Some(seen));
+}
+
+fn change_mark(object: &mut Object, change: impl FnOnce(&mut Mark)) {
+    change_seen(object, |seen| change(Arc::make_mut(seen.mark.as_mut().expect("it has one"))));
 }
 
 fn fold(object: &Object, entry: &Arc<Entry>) -> Option<Compact> {
@@ -52,15 +63,15 @@ fn what_stands_as_it_was_recorded_is_settled() {
     };
     assert!(settled(|_| {}));
     // Perhaps it is gone.
-    assert!(!settled(|object| object.seen = None));
+    assert!(!settled(|object| object.presence = Presence::default()));
     assert!(!settled(|object| object.tried = false));
     assert!(!settled(|object| object.turn = Turn::Queued { wave: -3 }));
-    assert!(!settled(|object| object.seen.as_mut().expect("it has one").labelled = false));
+    assert!(!settled(|object| change_seen(object, |seen| seen.labelled = false)));
 }
 
 /// As a list of metadata says it of what the watch told.
 fn item(object: &Object, entry: &Entry) -> ListedItem {
-    let Seen { uid, resource_version, labelled, .. } = object.seen.clone().expect("it is seen");
+    let Seen { uid, resource_version, labelled, .. } = object.seen().cloned().expect("it is seen");
     ListedItem::new(entry.key.clone(), uid, resource_version, labelled, || panic!("nobody asks for more"))
 }
 
@@ -104,11 +115,10 @@ fn what_is_unfolded_is_what_was_folded() {
         |_| {},
         // Told of otherwise than by default, and of a Job.
         |object| {
-            let mark = object.seen.as_mut().and_then(|seen| seen.mark.as_mut()).expect("it has one");
-            Arc::make_mut(mark).policy = Some(Digest::of(b"written alike"));
+            change_mark(object, |mark| mark.policy = Some(Digest::of(b"written alike")));
         },
         |object| object.record.as_mut().expect("it has one").template = Some(Digest::of(b"template")),
-        |object| object.seen = None,
+        |object| object.presence = Presence::default(),
         |object| object.tried = false,
         |object| object.turn = Turn::Queued { wave: -3 },
         |object| object.told = None,
@@ -119,7 +129,7 @@ fn what_is_unfolded_is_what_was_folded() {
         |object| {
             let record = object.record.as_mut().expect("it has one");
             (record.managed, record.wave, record.generation) = (None, None, 0);
-            object.seen = None;
+            object.presence = Presence::default();
         },
     ];
     for (index, change) in changes.iter().enumerate() {
@@ -134,18 +144,17 @@ fn what_is_unfolded_is_what_was_folded() {
 #[test]
 fn what_is_not_as_its_entry_says_stays_whole() {
     let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
-    let mark = |object: &mut Object, change: fn(&mut Mark)| {
-        let mark = object.seen.as_mut().and_then(|seen| seen.mark.as_mut()).expect("it has one");
-        change(Arc::make_mut(mark));
-    };
     let left = || LeftToOthers { message: "left to others: /data/a".to_owned(), others: None };
     let local = || LocalField { field: "/data/a".into(), assigned: Digest::of(b"1") };
-    let changes: [&dyn Fn(&mut Object); 18] = [
+    let changes: [&dyn Fn(&mut Object); 21] = [
         &|object| object.record = None,
         &|object| object.unrecorded = 1,
         &|object| object.turn = Turn::Waits { until: Monotonic::from_millis(1) },
         &|object| object.failures = 1,
-        &|object| object.doubted = true,
+        &|object| object.doubt(),
+        &|object| object.presence.may_be_unshown(),
+        &|object| object.presence.probe(object.seen().cloned().expect("it is seen")),
+        &|object| object.flight = Some(OpId(1)),
         &|object| object.outcome.reason = Some(Reason::FieldConflict),
         &|object| object.outcome.message = "left to others".to_owned(),
         &|object| object.record.as_mut().expect("it has one").policy = Digest::of(b"other"),
@@ -153,12 +162,12 @@ fn what_is_not_as_its_entry_says_stays_whole() {
         &|object| object.record.as_mut().expect("it has one").drifted = Some("2026-01-01T00:00:00Z".into()),
         &|object| object.record.as_mut().expect("it has one").local = [local()].into(),
         &|object| object.record.as_mut().expect("it has one").left = Some(Arc::new(left())),
-        &|object| object.seen.as_mut().expect("it is seen").generation = 4,
-        &|object| object.seen.as_mut().expect("it is seen").deleting = true,
-        &|object| object.seen.as_mut().expect("it is seen").resource_version = "08".into(),
-        &|object| object.seen.as_mut().expect("it is seen").mark = None,
-        &|object| mark(object, |mark| mark.generation += 1),
-        &|object| mark(object, |mark| mark.local.name = "copy".into()),
+        &|object| change_seen(object, |seen| seen.generation = 4),
+        &|object| change_seen(object, |seen| seen.deleting = true),
+        &|object| change_seen(object, |seen| seen.resource_version = "08".into()),
+        &|object| change_seen(object, |seen| seen.mark = None),
+        &|object| change_mark(object, |mark| mark.generation += 1),
+        &|object| change_mark(object, |mark| mark.local.name = "copy".into()),
     ];
     for (index, change) in changes.iter().enumerate() {
         let mut object = object(&entry);

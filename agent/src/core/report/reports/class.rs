@@ -24,7 +24,7 @@ impl Core {
         if !class.has_health() {
             return;
         }
-        if object.seen.is_some() && !self.kinds.is_forbidden(&report.key.kind) {
+        if object.seen().is_some() && !self.kinds.is_forbidden(&report.key.kind) {
             report.health = object.live.health;
         }
         if report.message.is_empty() && self.desired.get(&report.key).is_some() {

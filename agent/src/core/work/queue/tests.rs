@@ -590,12 +590,13 @@ fn what_was_read_of_an_object_is_forgotten_when_something_is_done_to_it() {
     world.hub.put(&key, 1, 1);
     world.quiesce();
     let object = world.core.objects.get_mut(&key).unwrap();
-    object.probe.clone_from(&object.seen);
+    let seen = object.seen().cloned().expect("it stands");
+    object.presence.probe(seen);
     world.hub.remove(&key);
     while world.core.objects.get(&key).unwrap().flight.is_none() {
         world.advance();
     }
-    assert!(world.core.objects.get(&key).unwrap().probe.is_none());
+    assert!(world.core.objects.get_mut(&key).unwrap().presence.take_probe().is_none());
 }
 
 /// Nothing shows it but its creation, which is refused.

@@ -614,7 +614,7 @@ fn what_was_read_is_not_believed_once_something_newer_was_seen() {
     for (version, expected) in [("5", &[][..]), ("7", &["Apply"])] {
         let mut server = Server::new(&known, [Says::Done; 8]);
         server.answer_all();
-        let seen = server.core.objects.get(&place()).and_then(|object| object.seen.clone()).expect("it was created");
+        let seen = server.core.objects.get(&place()).and_then(|object| object.seen().cloned()).expect("it was created");
         assert_eq!(&*seen.resource_version, "6");
         let late = Observed { uid: seen.uid, resource_version: version.into(), ..observed(Some(1), true) };
         server.reads(Doing::Read(ReadFor::Write), late);
