@@ -1,8 +1,8 @@
 //! What the agent knows of its cluster.
 //!
-//! An [`Object`](object::Object) is one place at the cluster, its [`Presence`](presence::Presence) what is known to stand there.
-//! Most are at rest, and [compacted](compact) into rows of a few bytes; [`objects`] has both kinds, and expands what is touched.
-//! [`observe`] takes in what the cluster says.
+//! An [`Object`](object::Object) is one place at the cluster: its [`WorkState`](work_state::WorkState) says where it is in the
+//! work, its [`Presence`](presence::Presence) what is known to stand there. Most are at rest, and [compacted](compact) into rows
+//! of a few bytes; [`objects`] has both kinds, and expands what is touched. [`observe`] takes in what the cluster says.
 
 pub(super) mod change;
 pub(super) mod compact;
@@ -18,3 +18,4 @@ pub(super) mod removal;
 pub(super) mod rows;
 pub(super) mod seen;
 pub(super) mod shared;
+pub(super) mod work_state;

@@ -56,7 +56,7 @@ impl Core {
         let Some(object) = self.objects.get_mut(key) else { return };
         if let Some(drift) = object.drift.as_ref().filter(|drift| drift.of == Fingerprint::from(seen)) {
             let message = drift.message.clone();
-            object.failures = 0;
+            object.work.succeed();
             self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);
             return self.enqueue_removals(key);
         }

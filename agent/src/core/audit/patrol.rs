@@ -26,7 +26,7 @@ use crate::core::interface::effect::{Effect, Effects, ListId, PatrolTally, Timer
 use crate::core::interface::event::ListFailure;
 use crate::core::interface::observed::ListedItem;
 use crate::core::model::kinds::View;
-use crate::core::model::object::{Me, Object, Turn};
+use crate::core::model::object::{Me, Object};
 use crate::core::model::removal::RemovalState;
 use crate::core::model::seen::Seen;
 use crate::core::work::doing::ReadFor;
@@ -417,7 +417,7 @@ impl Core {
             None => false,
         });
         if let Some(leaving) = awaited
-            && object.flight.is_none()
+            && !object.work.is_in_flight()
             && listed.is_none_or(|listed| listed.uid != leaving.uid)
         {
             return Matter::Suspect(Finding::Unseen);
@@ -511,7 +511,7 @@ impl Core {
 
 /// Whether something is under way, or will be, that the patrol must not interfere with.
 fn is_busy(object: &Object) -> bool {
-    object.flight.is_some() || object.turn != Turn::None || object.unrecorded > 0
+    object.work.is_busy() || object.unrecorded > 0
 }
 
 #[cfg(test)]

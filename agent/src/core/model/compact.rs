@@ -9,10 +9,11 @@ use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{Digest, Entry, EntryState, Mark, Monotonic, Origin, Prune, PruneAdopted, Uid};
 use uuid::Uuid;
 
-use super::object::{Live, Me, Object, Outcome, ReportDigest, Status, Turn};
+use super::object::{Live, Me, Object, Outcome, ReportDigest, Status};
 use super::presence::Presence;
 use super::seen::Seen;
 use super::shared::Shared;
+use super::work_state::{AtRest, WorkState};
 use crate::core::interface::effect::ListId;
 use crate::core::interface::observed::ListedItem;
 use crate::core::interface::write::{AppliedRecord, ChangeDetector};
@@ -90,10 +91,7 @@ impl Compact {
             record,
             unrecorded: 0,
             presence,
-            flight: None,
-            tried,
-            failures: 0,
-            turn,
+            work,
             corrections: (0, Monotonic::START),
             outcome: Outcome { progress, reason: None, message: said },
             terminal,
@@ -106,7 +104,8 @@ impl Compact {
         else {
             return None;
         };
-        if !said.is_empty() || turn.waits() || !presence.is_plain() {
+        let AtRest { queued, tried } = work.at_rest()?;
+        if !said.is_empty() || !presence.is_plain() {
             return None;
         }
         let record = record.as_ref()?;
@@ -144,9 +143,9 @@ impl Compact {
             message: messages.shared(message),
             observed_generation: compact_generation(*observed_generation)?,
             status,
-            tried: *tried,
+            tried,
             progress: *progress,
-            queued: turn.queued(),
+            queued,
             terminal,
             rare: (rare != Rare::default()).then(|| Box::new(rare)),
             listed_in: *listed_in,
@@ -192,8 +191,7 @@ impl Compact {
         Object {
             record: Some(record),
             presence: Presence::from(seen),
-            tried: *tried,
-            turn: Turn::of_queued(*queued),
+            work: WorkState::from(AtRest { queued: *queued, tried: *tried }),
             outcome: Outcome { progress: *progress, ..Outcome::default() },
             terminal: self.terminal.map(|fact| (entry.source.uid.clone(), fact)),
             live: Live {

@@ -9,7 +9,8 @@ use tideline_common::{Digest, Monotonic, Reason, Uid};
 
 use super::presence::Presence;
 use super::seen::Seen;
-use crate::core::interface::effect::{ListId, OpId};
+use super::work_state::{AtRest, WorkState};
+use crate::core::interface::effect::ListId;
 use crate::core::interface::write::AppliedRecord;
 
 /// One place at the cluster: assigned, or ours, or to be removed.
@@ -20,11 +21,8 @@ pub(in crate::core) struct Object {
     pub(in crate::core) unrecorded: u32,
     /// What is known to stand there.
     pub(in crate::core) presence: Presence,
-    pub(in crate::core) flight: Option<OpId>,
-    /// The present entry was tried, well or not.
-    pub(in crate::core) tried: bool,
-    pub(in crate::core) failures: u32,
-    pub(in crate::core) turn: Turn,
+    /// When it is looked at, what is under way, and how that went.
+    pub(in crate::core) work: WorkState,
     /// Corrections in a row, and when the last was made: somebody may be undoing them.
     pub(in crate::core) corrections: (u32, Monotonic),
     pub(in crate::core) outcome: Outcome,
@@ -39,44 +37,6 @@ pub(in crate::core) struct Object {
     pub(in crate::core) told: Option<ReportDigest>,
     /// The hub may have been told that it stands there for this source, and that nothing says why.
     pub(in crate::core) unexplained: Option<Uid>,
-}
-
-/// When an object is worked on next.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::core) enum Turn {
-    /// When something happens to it.
-    #[default]
-    None,
-    /// As soon as its wave may go.
-    Queued { wave: i32 },
-    /// Then, or when something happens to it.
-    Waits { until: Monotonic },
-}
-
-impl Turn {
-    /// Whether it waits for its next try.
-    pub(in crate::core) const fn waits(self) -> bool {
-        match self {
-            Self::Waits { .. } => true,
-            Self::None | Self::Queued { .. } => false,
-        }
-    }
-
-    /// The wave under which it is in the queue, if it is.
-    pub(in crate::core) const fn queued(self) -> Option<i32> {
-        match self {
-            Self::Queued { wave } => Some(wave),
-            Self::None | Self::Waits { .. } => None,
-        }
-    }
-
-    /// The turn of what is in the queue under this wave, or is not.
-    pub(in crate::core) const fn of_queued(wave: Option<i32>) -> Self {
-        match wave {
-            Some(wave) => Self::Queued { wave },
-            None => Self::None,
-        }
-    }
 }
 
 /// How the last try went.
@@ -173,10 +133,7 @@ impl Object {
             record: None,
             unrecorded: 0,
             presence,
-            flight: None,
-            tried: false,
-            failures: 0,
-            turn,
+            work,
             corrections: (0, Monotonic::START),
             outcome: Outcome { progress: Progress::Pending, reason: None, message },
             terminal: None,
@@ -189,8 +146,9 @@ impl Object {
         else {
             return None;
         };
+        let AtRest { queued, tried: false } = work.at_rest()? else { return None };
         let unseen = presence.is_plain() && presence.seen().is_none();
-        (unseen && !turn.waits() && message.is_empty() && said.is_empty()).then_some((turn.queued(), *told))
+        (unseen && message.is_empty() && said.is_empty()).then_some((queued, *told))
     }
 
     /// Whether the object of this UID is what was seen here, or what the journal knows.

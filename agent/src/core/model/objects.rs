@@ -11,9 +11,10 @@ use tideline_common::{DesiredSet, Entry, ObjectKey};
 
 use super::compact::Compact;
 use super::key_ref::KeyRef;
-use super::object::{Me, Object, ReportDigest, Turn};
+use super::object::{Me, Object, ReportDigest};
 use super::rows::{Row, Rows};
 use super::shared::Shared;
+use super::work_state::{AtRest, WorkState};
 use crate::core::interface::effect::ListId;
 use crate::core::interface::observed::ListedItem;
 
@@ -133,7 +134,7 @@ impl Objects {
         let is_unsettled = |place: &Place| match place {
             Place::Blank { .. } => true,
             Place::Compact(row) => !self.compact.get(*row).is_at_rest(),
-            Place::Whole(object) | Place::Open(object) => !object.turn.waits(),
+            Place::Whole(object) | Place::Open(object) => !object.work.is_waiting(),
         };
         self.places.iter().filter(move |(_, place)| is_unsettled(place)).map(|(name, _)| name.key())
     }
@@ -202,7 +203,8 @@ impl Place {
 }
 
 fn blank(queued: Option<i32>, told: Option<&ReportDigest>) -> Object {
-    Object { turn: Turn::of_queued(queued), told: told.copied(), ..Object::default() }
+    let work = WorkState::from(AtRest { queued, tried: false });
+    Object { work, told: told.copied(), ..Object::default() }
 }
 
 impl Deref for ObjectView<'_> {

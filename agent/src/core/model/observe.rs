@@ -83,7 +83,7 @@ impl Core {
         }
         self.may_have_come_back(&key, &observed.uid, observed.mark.as_deref(), listed);
         let news = self.see(&key, observed);
-        let waits = self.objects.get(&key).is_some_and(|object| object.turn.waits());
+        let waits = self.objects.get(&key).is_some_and(|object| object.work.is_waiting());
         // What waits for its retry is not tried sooner because its status changes.
         if news || !waits {
             self.enqueue(&key);

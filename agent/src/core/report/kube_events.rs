@@ -111,7 +111,7 @@ impl Core {
         let Some(object) = self.objects.get(key) else { return };
         let outcome = &object.outcome;
         let (Progress::Failed | Progress::Withheld, Some(reason)) = (outcome.progress, outcome.reason) else { return };
-        if object.failures >= TRIES_MIN {
+        if object.work.failures() >= TRIES_MIN {
             let message = format!("not kept as its source says: {}", outcome.message);
             self.record_event(now, key, reason, message);
         }

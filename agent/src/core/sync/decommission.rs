@@ -64,7 +64,7 @@ impl Core {
 
     /// Whether a step of this removal is under way.
     fn is_removing(&self, removal: &Tombstone) -> bool {
-        let flight = self.objects.get(&removal.key).and_then(|object| object.flight);
+        let flight = self.objects.get(&removal.key).and_then(|object| object.work.in_flight());
         flight.and_then(|flight| self.work.flights.get(&flight)?.doing.removal()) == Some(removal)
     }
 

@@ -87,7 +87,7 @@ impl Core {
         let seen = object.seen().filter(|seen| !seen.deleting)?;
         let mark = seen.mark.as_ref()?;
         let formers = me.formers.contains(mark.target) && mark.ownership(me, key) == Ownership::Ours;
-        (formers && object.flight.is_none()).then(|| (seen.clone(), Arc::clone(mark)))
+        (formers && !object.work.is_in_flight()).then(|| (seen.clone(), Arc::clone(mark)))
     }
 
     pub(in crate::core) fn enqueue_mark(&mut self, key: &ObjectKey) {
@@ -165,7 +165,7 @@ impl Core {
         }
         self.look_at(key, *observed);
         if let Some(object) = self.objects.get_mut(key) {
-            object.failures = 0;
+            object.work.succeed();
         }
         self.dirty(key, now);
         FollowUp::Look

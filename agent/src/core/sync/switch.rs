@@ -271,8 +271,7 @@ impl Core {
         self.inputs.name(entry.input);
         self.work.untried(entry.wave);
         let object = self.objects.assign(&entry);
-        object.tried = false;
-        object.failures = 0;
+        object.work.assign();
         self.join_gates(&entry);
         self.desired.insert(entry);
         self.tell_gates(&key);
@@ -297,7 +296,7 @@ impl Core {
         let former = Arc::clone(self.desired.get(key)?);
         self.leave_gates(&former);
         self.kinds.unrefer(key);
-        if self.objects.get(key).is_some_and(|object| !object.tried) {
+        if self.objects.get(key).is_some_and(|object| !object.work.is_tried()) {
             self.work.tried(former.wave);
         }
         let input = former.input;
@@ -521,7 +520,7 @@ impl Core {
     pub(in crate::core) fn forget_if_empty(&mut self, key: &ObjectKey) {
         let Some(object) = self.objects.get(key) else { return };
         let shown = object.seen().is_some() || object.presence.is_unshown();
-        let known = object.record.is_some() || shown || object.flight.is_some() || self.restored.awaits(key);
+        let known = object.record.is_some() || shown || object.work.is_in_flight() || self.restored.awaits(key);
         if !known
             && !self.told_ahead.contains(key)
             && self.desired.get(key).is_none()

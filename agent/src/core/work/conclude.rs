@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::core::decide::plan::is_made_once;
 use crate::core::interface::op_result::Failure;
 use crate::core::interface::write::AppliedRecord;
-use crate::core::model::object::{Outcome, Turn, failed_for_a_webhook};
+use crate::core::model::object::{Outcome, failed_for_a_webhook};
 
 /// Wait after a failed operation, doubled each time up to the second.
 pub(in crate::core) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
@@ -32,7 +32,7 @@ impl Core {
     /// Nothing is to be done about an assigned object.
     pub(in crate::core) fn settled(&mut self, now: Monotonic, key: &ObjectKey) {
         let Some(object) = self.objects.get_mut(key) else { return };
-        object.failures = 0;
+        object.work.succeed();
         object.drift = None;
         if let Some(record) = object.record.as_ref().filter(|record| record.drifted.is_some()) {
             let record = AppliedRecord { drifted: None, local: Arc::default(), ..record.clone() };
@@ -83,9 +83,8 @@ impl Core {
 
     pub(in crate::core) fn mark_tried(&mut self, key: &ObjectKey) {
         if let (Some(object), Some(entry)) = (self.objects.get_mut(key), self.desired.get(key))
-            && !object.tried
+            && object.work.mark_tried()
         {
-            object.tried = true;
             self.work.tried(entry.wave);
         }
         if let Some(progress) = self.objects.get(key).map(|object| object.outcome.progress) {
@@ -99,14 +98,15 @@ impl Core {
     pub(in crate::core) fn retry(&mut self, now: Monotonic, key: &ObjectKey, not_before: Option<Duration>) {
         self.dequeue(key);
         let Some(object) = self.objects.get_mut(key) else { return };
-        object.failures = object.failures.saturating_add(1);
-        let held_up = is_held_up(object.failures, not_before);
+        object.work.fail();
+        let failures = object.work.failures();
+        let held_up = is_held_up(failures, not_before);
         let throttled = object.outcome.reason == Some(Reason::Throttled);
         let longest = if throttled { RETRY_THROTTLED_MAX } else { RETRY.1 };
         let factor = self.forbidden_kinds.wait_factor(&key.kind).max(self.not_admitted.wait_factor(&key.kind));
-        let wait = self.jitter.half(object.failures, RETRY.0, longest) * factor;
+        let wait = self.jitter.half(failures, RETRY.0, longest) * factor;
         let wait = wait.max(not_before.unwrap_or_default());
-        object.turn = Turn::Waits { until: now + wait };
+        object.work.wait(now + wait);
         self.work.retries.insert((now + wait, key.clone()));
         if object.outcome.reason == Some(Reason::NamespaceUnavailable) && key.is_namespaced() {
             self.work.awaiting_namespace.entry(Arc::clone(&key.namespace)).or_default().insert(key.clone());

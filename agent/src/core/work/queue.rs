@@ -22,9 +22,10 @@ use crate::core::interface::effect::{ApplyTakeover, Effect, Effects, Op, OpId, T
 use crate::core::interface::write::AppliedRecord;
 use crate::core::model::key_ref::KeyRef;
 use crate::core::model::kinds::View;
-use crate::core::model::object::{Me, Object, Turn, failed_for_a_webhook};
+use crate::core::model::object::{Me, Object, failed_for_a_webhook};
 use crate::core::model::removal::Removal;
 use crate::core::model::seen::Seen;
+use crate::core::model::work_state::Turn;
 
 /// Between two looks at everything that is not known to be at rest. Events should make them needless.
 const PASS_EVERY: Duration = Duration::from_mins(10);
@@ -225,7 +226,7 @@ impl Core {
         self.dequeue(key);
         let Some(object) = self.objects.get_mut(key) else { return };
         if let Some(entry) = self.desired.get(key) {
-            object.turn = Turn::Queued { wave: entry.wave };
+            object.work.enqueue(entry.wave);
             self.work.ready.entry(entry.wave).or_default().insert(KeyRef::Of(Arc::clone(entry)));
         }
         self.take_up(key);
@@ -234,12 +235,12 @@ impl Core {
     /// Takes an object out of queue and retries.
     pub(in crate::core) fn dequeue(&mut self, key: &ObjectKey) {
         let Some(object) = self.objects.get_mut(key) else { return };
-        match std::mem::take(&mut object.turn) {
+        match object.work.dequeue() {
             Turn::Queued { wave } => self.work.unqueue(wave, key),
-            Turn::Waits { until } => {
+            Turn::Waiting { until } => {
                 self.work.retries.remove(&(until, key.clone()));
             }
-            Turn::None => {}
+            Turn::Idle => {}
         }
         self.work.limiter.forget(key);
         if let Some(awaiting_namespace) = self.work.awaiting_namespace.get_mut(&key.namespace) {
@@ -343,13 +344,13 @@ impl Core {
             ready.range(..=last).find_map(|(wave, names)| Some((*wave, limiter.first_admitted(names)?)))?;
         self.work.unqueue(wave, &key);
         if let Some(object) = self.objects.get_mut(&key) {
-            object.turn = Turn::None;
+            object.work.take_turn();
         }
         Some(key)
     }
 
     fn begin_read(&mut self, now: Monotonic, key: &ObjectKey, what_for: ReadFor, out: &mut Effects) {
-        if self.objects.get(key).is_some_and(|object| object.flight.is_none()) {
+        if self.objects.get(key).is_some_and(|object| !object.work.is_in_flight()) {
             let version = self.kinds.version(&key.kind);
             self.execute(now, key, Doing::Read(what_for), Op::Get { key: key.clone(), version }, out);
         } else {
@@ -367,7 +368,7 @@ impl Core {
     ) {
         let id = self.work.fly(now, key, doing);
         if let Some(object) = self.objects.get_mut(key) {
-            object.flight = Some(id);
+            object.work.begin(id);
             if op.writes() {
                 object.presence.begin_write();
             }
@@ -379,7 +380,7 @@ impl Core {
     fn begin(&mut self, now: Monotonic, me: Me, key: &ObjectKey, out: &mut Effects) {
         let Some(entry) = self.desired.get(key).cloned() else { return };
         let policy = self.policies.get(&entry.policy).cloned();
-        if self.objects.get(key).is_none_or(|object| object.flight.is_some()) {
+        if self.objects.get(key).is_none_or(|object| object.work.is_in_flight()) {
             // It is looked at again when that ends.
             return;
         }
@@ -613,7 +614,7 @@ impl Core {
     /// Whether a correction must wait because it was undone before, and again.
     fn is_fought_over(&mut self, now: Monotonic, entry: &Entry) -> bool {
         let Some(object) = self.objects.get(&entry.key) else { return false };
-        let correction = object.tried && object.outcome.progress == Progress::Applied;
+        let correction = object.work.is_tried() && object.outcome.progress == Progress::Applied;
         drop(object);
         if !correction || !self.waits_to_correct(now, &entry.key) {
             return false;
@@ -644,7 +645,7 @@ impl Core {
         let until = last + wait;
         self.dequeue(key);
         if let Some(object) = self.objects.get_mut(key) {
-            object.turn = Turn::Waits { until };
+            object.work.wait(until);
         }
         self.work.retries.insert((until, key.clone()));
         true

@@ -106,7 +106,7 @@ impl Core {
             LiveRead::Inside(inspection) => (Some(inspection), None),
             LiveRead::There(seen) => (None, Some(seen)),
         };
-        if self.objects.get(key).is_some_and(|object| object.flight.is_some()) {
+        if self.objects.get(key).is_some_and(|object| object.work.is_in_flight()) {
             // It ends as that does, and is taken up again then.
             return;
         }
@@ -192,7 +192,7 @@ impl Core {
                         self.begin_removal(now, me, &other, LiveRead::Nothing, out);
                     }
                     let waits = self.removals.get(&other).is_some_and(|removal| removal.state != RemovalState::Done);
-                    let idle = self.objects.get(key).is_some_and(|object| object.flight.is_none());
+                    let idle = self.objects.get(key).is_some_and(|object| !object.work.is_in_flight());
                     if !waits {
                         // Its end has cleared the place already.
                         self.enqueue_removals(key);

@@ -74,7 +74,7 @@ impl Core {
             self.enqueue(&waiting);
         }
         if let Some(object) = self.objects.get_mut(&key) {
-            object.flight = None;
+            object.work.end();
         }
         let removal = doing.removal().cloned();
         let follow_up = self.ended(now, &key, doing, result, out);
@@ -178,7 +178,7 @@ impl Core {
                 self.read_by_itself(key, observed.mark.as_deref());
                 let Some(object) = self.objects.get_mut(key) else { return FollowUp::Look };
                 object.presence.found_by_creation(Seen::from(&*observed));
-                let failures = object.failures;
+                let failures = object.work.failures();
                 // That it is another's, which was said of what stands there, is still so.
                 let said = matches!(object.outcome.reason, Some(Reason::Unmanaged | Reason::Conflict | Reason::Copy));
                 if failures >= TRIES_MAX && !said && self.desired.get(key) == Some(entry) {
@@ -289,14 +289,15 @@ impl Core {
     fn missed(&mut self, now: Monotonic, key: &ObjectKey) {
         let Some(object) = self.objects.get_mut(key) else { return };
         object.doubt();
-        if object.failures >= MISSES_MAX {
+        let failures = object.work.failures();
+        if failures >= MISSES_MAX {
             self.conclude(now, key, Progress::Failed, Some(Reason::Conflict), MISSED.to_owned());
             return self.retry(now, key, None);
         }
-        if object.failures > 0 {
+        if failures > 0 {
             return self.retry(now, key, None);
         }
-        object.failures = 1;
+        object.work.fail_at_least(1);
         self.enqueue(key);
     }
 
@@ -345,7 +346,7 @@ impl Core {
 
     fn succeeded(&mut self, now: Monotonic, key: &ObjectKey) {
         if let Some(object) = self.objects.get_mut(key) {
-            object.failures = 0;
+            object.work.succeed();
         }
         if let Some(left) = self.stands_applied(now, key) {
             self.record_event(now, key, Reason::FieldConflict, left.message.clone());
@@ -432,7 +433,7 @@ impl Core {
             Ok(Deleted::Gone) => {
                 if let Some(object) = self.objects.get_mut(key) {
                     object.doubt();
-                    object.failures = object.failures.max(1);
+                    object.work.fail_at_least(1);
                 }
                 FollowUp::Look
             }
@@ -566,7 +567,7 @@ impl Core {
         self.read_by_itself(&tombstone.key, observed.mark.as_deref());
         let found = LiveRead::There(Box::new(Seen::from(&*observed)));
         self.begin_removal(now, me, tombstone, found, out);
-        let waits = self.objects.get(&tombstone.key).is_some_and(|object| object.turn.waits());
+        let waits = self.objects.get(&tombstone.key).is_some_and(|object| object.work.is_waiting());
         if self.desired.get(&tombstone.key).is_some() && !waits {
             // What was assigned meanwhile has waited for this.
             self.enqueue_entry(&tombstone.key);
@@ -623,12 +624,12 @@ impl Core {
             let untold = object.told.is_none() || failed >= READS_MAX;
             object.live.status = if untold { Status::Unreadable { failed } } else { Status::Dropped { failed } };
             // That it stands as it should does not say that it can be read.
-            object.failures = object.failures.max(u32::from(failed) - 1);
+            object.work.fail_at_least(u32::from(failed) - 1);
             if untold {
                 self.dirty(key, now);
             }
         }
-        let untried = self.objects.get(key).is_some_and(|object| !object.tried);
+        let untried = self.objects.get(key).is_some_and(|object| !object.work.is_tried());
         if what_for != ReadFor::Write || !untried || self.desired.get(key).is_none() {
             return FollowUp::BackOff(failure.retry_after);
         }

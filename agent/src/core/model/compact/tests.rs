@@ -25,7 +25,7 @@ fn object(entry: &Entry) -> Object {
     Object {
         record: Some(record_of(entry, &seen, Origin::Created, true)),
         presence: Presence::from(Some(Seen { resource_version: "17".into(), ..seen })),
-        tried: true,
+        work: WorkState::from(AtRest { queued: None, tried: true }),
         outcome: Outcome { progress: Progress::Applied, ..Outcome::default() },
         live: Live {
             health: Health::Progressing,
@@ -64,8 +64,8 @@ fn what_stands_as_it_was_recorded_is_settled() {
     assert!(settled(|_| {}));
     // Perhaps it is gone.
     assert!(!settled(|object| object.presence = Presence::default()));
-    assert!(!settled(|object| object.tried = false));
-    assert!(!settled(|object| object.turn = Turn::Queued { wave: -3 }));
+    assert!(!settled(|object| object.work = WorkState::default()));
+    assert!(!settled(|object| object.work.enqueue(-3)));
     assert!(!settled(|object| change_seen(object, |seen| seen.labelled = false)));
 }
 
@@ -93,7 +93,7 @@ fn nothing_follows_from_a_sighting_of_what_is_settled_and_as_the_watch_told() {
     // The one that was recorded, of before its status changed; and one that the watch has yet to tell of.
     assert!(!listed_again(|_| {}, |item| item.resource_version = "5".into(), &entry));
     assert!(!listed_again(|_| {}, |item| item.resource_version = "18".into(), &entry));
-    assert!(!listed_again(|object| object.tried = false, |_| {}, &entry));
+    assert!(!listed_again(|object| object.work = WorkState::default(), |_| {}, &entry));
     assert!(!listed_again(|object| object.outcome = Outcome::default(), |_| {}, &entry));
     // Assigned anew since.
     assert!(!listed_again(|_| {}, |_| {}, &Arc::new(Entry::clone(&entry))));
@@ -119,8 +119,8 @@ fn what_is_unfolded_is_what_was_folded() {
         },
         |object| object.record.as_mut().expect("it has one").template = Some(Digest::of(b"template")),
         |object| object.presence = Presence::default(),
-        |object| object.tried = false,
-        |object| object.turn = Turn::Queued { wave: -3 },
+        |object| object.work = WorkState::default(),
+        |object| object.work.enqueue(-3),
         |object| object.told = None,
         |object| object.live = Live::default(),
         |object| object.live.status = Status::Awaited { failed: 0 },
@@ -149,12 +149,12 @@ fn what_is_not_as_its_entry_says_stays_whole() {
     let changes: [&dyn Fn(&mut Object); 21] = [
         &|object| object.record = None,
         &|object| object.unrecorded = 1,
-        &|object| object.turn = Turn::Waits { until: Monotonic::from_millis(1) },
-        &|object| object.failures = 1,
+        &|object| object.work.wait(Monotonic::from_millis(1)),
+        &|object| object.work.fail(),
         &|object| object.doubt(),
         &|object| object.presence.may_be_unshown(),
         &|object| object.presence.probe(object.seen().cloned().expect("it is seen")),
-        &|object| object.flight = Some(OpId(1)),
+        &|object| object.work.begin(OpId(1)),
         &|object| object.outcome.reason = Some(Reason::FieldConflict),
         &|object| object.outcome.message = "left to others".to_owned(),
         &|object| object.record.as_mut().expect("it has one").policy = Digest::of(b"other"),

@@ -253,7 +253,7 @@ fn what_waits_for_a_webhook_holds_up_neither_its_siblings_nor_later_waves() {
     assert!(offline.names().contains(&"sibling"));
     offline.begun.retain(|(_, key)| &*key.name != "sibling");
     let sibling = key("", "Secret", "sibling");
-    let id = offline.core.objects.get(&sibling).unwrap().flight.expect("it is under way");
+    let id = offline.core.objects.get(&sibling).unwrap().work.in_flight().expect("it is under way");
     let written = made(created(&sibling, None));
     offline.step(Event::Executed { id, result: written });
 
@@ -593,7 +593,7 @@ fn what_was_read_of_an_object_is_forgotten_when_something_is_done_to_it() {
     let seen = object.seen().cloned().expect("it stands");
     object.presence.probe(seen);
     world.hub.remove(&key);
-    while world.core.objects.get(&key).unwrap().flight.is_none() {
+    while !world.core.objects.get(&key).unwrap().work.is_in_flight() {
         world.advance();
     }
     assert!(world.core.objects.get_mut(&key).unwrap().presence.take_probe().is_none());

@@ -19,7 +19,6 @@ use crate::core::interface::observed::Served;
 use crate::core::interface::op_result::Compared;
 use crate::core::interface::write::{AppliedRecord, Enrolled, FreezeReason, RemovalPolicy};
 use crate::core::model::change::Change;
-use crate::core::model::object::Turn;
 use crate::core::model::removal::RemovalState;
 use crate::core::sync::mode::HubVerdict;
 use crate::core::tests::world::config;
@@ -638,6 +637,6 @@ fn a_look_for_a_removal_brings_forward_no_entry_that_waits_for_its_retry() {
         }
         server.reads(Doing::Look { tombstone: tombstone.clone(), wave: 0 }, observed(Some(1), false));
         let object = server.core.objects.get(&place()).expect("it is assigned");
-        assert_eq!((matches!(object.turn, Turn::Queued { .. }), object.turn.waits()), (!waits, waits));
+        assert_eq!((object.work.is_busy(), object.work.is_waiting()), (true, waits));
     }
 }

@@ -25,7 +25,7 @@ fn a_job_that_is_gone_after_a_restart_is_looked_for_and_not_run_again() {
     offline.step(Event::Executed { id, result: written });
     offline.restart();
     assert!(offline.begun.is_empty());
-    let id = offline.core.objects.get(&key).unwrap().flight.expect("it is looked for");
+    let id = offline.core.objects.get(&key).unwrap().work.in_flight().expect("it is looked for");
     offline.step(Event::Executed { id, result: OpResult::Get(Ok(None)) });
     let object = offline.core.objects.get(&key).unwrap();
     assert_eq!((object.outcome.progress, object.outcome.reason), (Progress::Withheld, Some(Reason::Vanished)));

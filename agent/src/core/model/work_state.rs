@@ -1,0 +1,171 @@
+//! Where an object is in the work: when its turn is, what is under way, and how its entry fares.
+//!
+//! ```text
+//!                    enqueue                  wait
+//!  Queued { wave } ◀───────── ┌────────────┐ ──────▶ Waiting { until }         turn
+//!         └─────────────────▶ │    Idle    │ ◀─────────────┘
+//!          dequeue, take_turn └────────────┘    dequeue
+//!
+//!                              begin
+//!                  none ─────────────────────▶ op                              flight
+//!                   ▲           end            │
+//!                   └──────────────────────────┘
+//!
+//!                           mark_tried
+//!                 untried ───────────────────▶ tried                           entry
+//!                   ▲          assign          │
+//!                   └──────────────────────────┘
+//!
+//!                    fail, fail_at_least
+//!                    0 ──────────▶ 1, 2, …                                     failures in a row
+//!                    ▲               │
+//!                    └───────────────┘
+//!                     succeed, assign
+//! ```
+//!
+//! All combinations occur. An object may be queued while an operation is under way, as a work queue of client-go may hold what
+//! it is processing: it is looked at when that has ended. It may wait for its next try while it is read for its status. An entry
+//! that was not tried may have failed, where the API server had no time for it; and what was tried and did not fail may wait, if
+//! somebody undoes what is corrected.
+
+use tideline_common::Monotonic;
+
+use crate::core::interface::effect::OpId;
+
+#[derive(Debug, Default)]
+pub(in crate::core) struct WorkState {
+    turn: Turn,
+    flight: Option<OpId>,
+    tried: bool,
+    failures: u32,
+}
+
+/// When an object is looked at next. `Work` has the queue and the retries in order; what is said here is how it finds them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::core) enum Turn {
+    /// When something happens to it.
+    #[default]
+    Idle,
+    /// As soon as its wave may go.
+    Queued { wave: i32 },
+    /// Then, or when something happens to it.
+    Waiting { until: Monotonic },
+}
+
+/// All that there is to know of an object which is not in flight, did not fail, and does not wait for another try.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) struct AtRest {
+    /// The wave under which it is in the queue, if it is.
+    pub(in crate::core) queued: Option<i32>,
+    pub(in crate::core) tried: bool,
+}
+
+impl WorkState {
+    /// None if there is more to it.
+    pub(in crate::core) const fn at_rest(&self) -> Option<AtRest> {
+        let Self { turn, flight: None, tried, failures: 0 } = self else { return None };
+        let queued = match turn {
+            Turn::Idle => None,
+            Turn::Queued { wave } => Some(*wave),
+            Turn::Waiting { .. } => return None,
+        };
+        Some(AtRest { queued, tried: *tried })
+    }
+
+    /// Whether it waits for its next try.
+    pub(in crate::core) const fn is_waiting(&self) -> bool {
+        matches!(self.turn, Turn::Waiting { .. })
+    }
+
+    pub(in crate::core) const fn in_flight(&self) -> Option<OpId> {
+        self.flight
+    }
+
+    pub(in crate::core) const fn is_in_flight(&self) -> bool {
+        self.flight.is_some()
+    }
+
+    /// Whether something is under way, or will be without that anything happens to it.
+    pub(in crate::core) fn is_busy(&self) -> bool {
+        self.is_in_flight() || self.turn != Turn::Idle
+    }
+
+    /// Whether the present entry was tried, well or not.
+    pub(in crate::core) const fn is_tried(&self) -> bool {
+        self.tried
+    }
+
+    /// In a row.
+    pub(in crate::core) const fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    /// It is in the queue now.
+    pub(in crate::core) fn enqueue(&mut self, wave: i32) {
+        debug_assert_eq!(self.turn, Turn::Idle, "it is taken from where it was before");
+        self.turn = Turn::Queued { wave };
+    }
+
+    /// It waits for its next try now.
+    pub(in crate::core) fn wait(&mut self, until: Monotonic) {
+        debug_assert_eq!(self.turn, Turn::Idle, "it is taken from where it was before");
+        self.turn = Turn::Waiting { until };
+    }
+
+    /// It has no turn any more. Returns the one that it had, which is to be struck from the queue or the retries.
+    #[must_use]
+    pub(in crate::core) fn dequeue(&mut self) -> Turn {
+        std::mem::take(&mut self.turn)
+    }
+
+    /// It was the first of the queue, and is looked at.
+    pub(in crate::core) fn take_turn(&mut self) {
+        debug_assert!(matches!(self.turn, Turn::Queued { .. }), "it is in the queue as it says");
+        self.turn = Turn::Idle;
+    }
+
+    /// An operation is under way, and no other begins before it has ended.
+    pub(in crate::core) fn begin(&mut self, op: OpId) {
+        debug_assert_eq!(self.flight, None, "there is one operation per object");
+        self.flight = Some(op);
+    }
+
+    pub(in crate::core) fn end(&mut self) {
+        self.flight = None;
+    }
+
+    /// It has another entry, of which nothing was tried.
+    pub(in crate::core) fn assign(&mut self) {
+        (self.tried, self.failures) = (false, 0);
+    }
+
+    /// The entry was tried. Returns whether that is news.
+    pub(in crate::core) fn mark_tried(&mut self) -> bool {
+        !std::mem::replace(&mut self.tried, true)
+    }
+
+    /// It failed once more.
+    pub(in crate::core) fn fail(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// What has gone wrong counts as so many failures, and not as more than that if there were as many before.
+    pub(in crate::core) fn fail_at_least(&mut self, times: u32) {
+        self.failures = self.failures.max(times);
+    }
+
+    /// Nothing is the matter with it.
+    pub(in crate::core) fn succeed(&mut self) {
+        self.failures = 0;
+    }
+}
+
+impl From<AtRest> for WorkState {
+    fn from(AtRest { queued, tried }: AtRest) -> Self {
+        let turn = queued.map_or(Turn::Idle, |wave| Turn::Queued { wave });
+        Self { turn, flight: None, tried, failures: 0 }
+    }
+}
+
+#[cfg(test)]
+mod tests;
