@@ -411,7 +411,7 @@ impl Core {
 
     /// How much the API server is asked at once, for metrics.
     pub fn concurrency(&self) -> ConcurrencyReading {
-        self.work.limiter.aimd.reading()
+        self.work.concurrency()
     }
 
     /// Whether nothing is changed because the journal was set back, and the hub was not heard since.

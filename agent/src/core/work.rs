@@ -1,11 +1,12 @@
 //! Carries out what was decided.
 //!
 //! ```text
-//!  queue ── what is next, if the limiter allows      ─▶ doing ══ operation ══▶ result ─▶ conclude: it stands, or is retried
-//!                                                                              └────▶ removing: its next step
+//!  queue ── what is next, if the limiter allows ─▶ begin ══ operation ══▶ result ─▶ conclude: it stands, or is retried
+//!                                                                           └────▶ removing: its next step
 //! ```
 
 pub(super) mod aimd;
+pub(super) mod begin;
 pub(super) mod conclude;
 pub(super) mod doing;
 pub(super) mod limiter;

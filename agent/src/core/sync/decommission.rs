@@ -65,7 +65,7 @@ impl Core {
     /// Whether a step of this removal is under way.
     fn is_removing(&self, removal: &Tombstone) -> bool {
         let flight = self.objects.get(&removal.key).and_then(|object| object.work.in_flight());
-        flight.and_then(|flight| self.work.flights.get(&flight)?.doing.removal()) == Some(removal)
+        flight.and_then(|flight| self.work.removal_of(flight)) == Some(removal)
     }
 
     /// The cluster stays in service: this removal ends, and leaves nothing behind. Where something of it may have been done,

@@ -28,7 +28,7 @@ use crate::core::interface::write::{AppliedRecord, ChangeDetector, Enrolled, Wri
 use crate::core::model::kinds::View;
 use crate::core::model::seen::Seen;
 use crate::core::work::doing::{Doing, FollowUp};
-use crate::core::work::limiter::Admission;
+use crate::core::work::queue::Next;
 
 impl Core {
     /// Becomes this target, on disk with all that follows from it, and asks for a session as it.
@@ -92,22 +92,16 @@ impl Core {
 
     pub(in crate::core) fn enqueue_mark(&mut self, key: &ObjectKey) {
         if self.formers_mark(key).is_some() {
-            self.work.marks.insert(key.clone());
+            self.work.mark(key.clone());
         }
     }
 
     pub(in crate::core) fn next_mark(&mut self, now: Monotonic) -> Option<ObjectKey> {
         loop {
-            match self.work.limiter.admits(self.work.marks.first()?) {
-                Admission::Free => return self.work.marks.pop_first(),
-                Admission::Full => {
-                    self.work.limiter.aimd.is_full();
-                    return None;
-                }
-                Admission::Stuck => {
-                    let key = self.work.marks.pop_first()?;
-                    self.retry(now, &key, None);
-                }
+            match self.work.next_mark() {
+                Next::Admitted(key) => return Some(key),
+                Next::Stuck(key) => self.retry(now, &key, None),
+                Next::None => return None,
             }
         }
     }

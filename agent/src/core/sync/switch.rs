@@ -341,7 +341,7 @@ impl Core {
             version,
             ..Removal::default()
         };
-        self.work.remove(removal.wave, tombstone.clone());
+        self.work.enqueue_removal(removal.wave, tombstone.clone());
         self.removals.insert(tombstone.clone(), removal);
         if counts && !self.is_approved_in_advance(&tombstone) {
             self.fuse.ask(tombstone);

@@ -12,7 +12,7 @@ use crate::core::Core;
 use crate::core::decide::plan::is_made_once;
 use crate::core::interface::op_result::Failure;
 use crate::core::interface::write::AppliedRecord;
-use crate::core::model::object::{Outcome, failed_for_a_webhook};
+use crate::core::model::object::Outcome;
 
 /// Wait after a failed operation, doubled each time up to the second.
 pub(in crate::core) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
@@ -96,8 +96,8 @@ impl Core {
     /// Has an object tried again after a while, longer each time. What is tried often, or is to wait for long, holds up no
     /// wave meanwhile.
     pub(in crate::core) fn retry(&mut self, now: Monotonic, key: &ObjectKey, not_before: Option<Duration>) {
-        self.dequeue(key);
         let Some(object) = self.objects.get_mut(key) else { return };
+        self.work.dequeue(object, key);
         object.work.fail();
         let failures = object.work.failures();
         let held_up = is_held_up(failures, not_before);
@@ -106,14 +106,7 @@ impl Core {
         let factor = self.forbidden_kinds.wait_factor(&key.kind).max(self.not_admitted.wait_factor(&key.kind));
         let wait = self.jitter.half(failures, RETRY.0, longest) * factor;
         let wait = wait.max(not_before.unwrap_or_default());
-        object.work.wait(now + wait);
-        self.work.retries.insert((now + wait, key.clone()));
-        if object.outcome.reason == Some(Reason::NamespaceUnavailable) && key.is_namespaced() {
-            self.work.awaiting_namespace.entry(Arc::clone(&key.namespace)).or_default().insert(key.clone());
-        }
-        if failed_for_a_webhook(&object.outcome) {
-            self.work.limiter.failed(key);
-        }
+        self.work.back_off(object, key, now + wait);
         if held_up {
             self.mark_tried(key);
         }

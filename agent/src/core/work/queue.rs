@@ -1,5 +1,5 @@
-//! Which object is worked on next: as many at once as the pace allows, one operation per object, lower waves first,
-//! removals after and in reverse. Everything is a queue; no event looks at every object.
+//! What waits for its turn: objects by wave, removals after them and in reverse, reads and marks, and whatever is tried again
+//! after a while. Everything is a queue; no event looks at every object.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,24 +7,19 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tideline_common::wire::v1::Progress;
-use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone};
+use tideline_common::{Entry, Monotonic, ObjectKey, Reason, Tombstone};
 
-use super::conclude::RETRY;
+use super::aimd::ConcurrencyReading;
 use super::doing::{Doing, Flight, ReadFor};
 use super::limiter::{Admission, ConcurrencyLimiter};
-use super::removing::LiveRead;
 use crate::core::Core;
-use crate::core::decide::plan;
-use crate::core::decide::plan::{Body, Decision, Found, Marks, NoAction, Situation};
-use crate::core::decide::ran::{VANISHED, is_gone_unread};
-use crate::core::interface::effect::{ApplyTakeover, Effect, Effects, Op, OpId, Timer};
-use crate::core::interface::write::AppliedRecord;
+use crate::core::interface::effect::{Effect, Effects, OpId, Timer};
+use crate::core::interface::op_result::OpResult;
+use crate::core::jitter::Jitter;
 use crate::core::model::key_ref::KeyRef;
-use crate::core::model::kinds::View;
-use crate::core::model::object::{Me, Object, failed_for_a_webhook};
+use crate::core::model::object::{Object, failed_for_a_webhook};
+use crate::core::model::objects::Objects;
 use crate::core::model::removal::Removal;
-use crate::core::model::seen::Seen;
 use crate::core::model::work_state::Turn;
 
 /// Between two looks at everything that is not known to be at rest. Events should make them needless.
@@ -32,32 +27,29 @@ const PASS_EVERY: Duration = Duration::from_mins(10);
 /// Longest that removals of lower waves wait for the finalizers of a higher one, from the first that has any. The
 /// controllers that finalize may be among what is to go next.
 const FINALIZING_MAX: Duration = Duration::from_mins(2);
-/// Corrections of one object that are made at once; further ones wait, as after failures.
-const CORRECTIONS_AT_ONCE: u32 = 3;
-/// Without a correction for this long, they count from zero again.
-const CORRECTIONS_FORGOTTEN: Duration = Duration::from_mins(10);
 
+/// The state of this room. What it says of an object's turn, and the object of itself, is changed together.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Work {
     last: u64,
-    pub(in crate::core) flights: BTreeMap<OpId, Flight>,
-    pub(in crate::core) limiter: ConcurrencyLimiter,
+    flights: BTreeMap<OpId, Flight>,
+    limiter: ConcurrencyLimiter,
     /// By wave.
     ready: BTreeMap<i32, BTreeSet<KeyRef>>,
-    pub(in crate::core) removals: BTreeSet<(Reverse<i32>, Tombstone)>,
+    removals: BTreeSet<(Reverse<i32>, Tombstone)>,
     reads: BTreeMap<ObjectKey, ReadFor>,
     /// Marks that may name a former target, where nothing is applied.
-    pub(in crate::core) marks: BTreeSet<ObjectKey>,
-    pub(in crate::core) retries: BTreeSet<(Monotonic, ObjectKey)>,
-    pub(in crate::core) removal_retries: BTreeSet<(Monotonic, Tombstone)>,
+    marks: BTreeSet<ObjectKey>,
+    retries: BTreeSet<(Monotonic, ObjectKey)>,
+    removal_retries: BTreeSet<(Monotonic, Tombstone)>,
     /// How many entries of each wave were not tried since they changed.
     untried: BTreeMap<i32, usize>,
     /// Removals in flight, by wave.
-    pub(in crate::core) removing: BTreeMap<i32, usize>,
+    removing: BTreeMap<i32, usize>,
     /// Waves of which something is being finalized, perhaps by what is in lower ones.
     finalizing: BTreeMap<i32, Finalizing>,
     /// What waits for a namespace.
-    pub(in crate::core) awaiting_namespace: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
+    awaiting_namespace: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
     pass_at: Option<Monotonic>,
     timer: Option<Monotonic>,
 }
@@ -69,7 +61,102 @@ struct Finalizing {
     until: Monotonic,
 }
 
+/// What is first in a queue, as far as the limiter allows.
+#[derive(Debug)]
+pub(in crate::core) enum Next<T> {
+    /// It was taken out.
+    Admitted(T),
+    /// It was taken out, to wait: a webhook that is asked about it does not answer.
+    Stuck(T),
+    /// There is none, or it waits in the queue until something ends.
+    None,
+}
+
+/// An operation that ended.
+#[derive(Debug)]
+pub(in crate::core) struct Landed {
+    pub(in crate::core) flight: Flight,
+    /// What need not wait for a webhook any longer.
+    pub(in crate::core) freed: BTreeSet<ObjectKey>,
+}
+
+/// Objects, and when each is looked at.
 impl Work {
+    /// Puts an object in the queue that is in none.
+    pub(in crate::core) fn enqueue(&mut self, object: &mut Object, entry: &Arc<Entry>) {
+        object.work.enqueue(entry.wave);
+        self.ready.entry(entry.wave).or_default().insert(KeyRef::Of(Arc::clone(entry)));
+    }
+
+    /// Has an object tried again by then that is in no queue.
+    pub(in crate::core) fn wait(&mut self, object: &mut Object, key: &ObjectKey, until: Monotonic) {
+        object.work.wait(until);
+        self.retries.insert((until, key.clone()));
+    }
+
+    /// The same of one that has failed: what it failed for may be over sooner.
+    pub(in crate::core) fn back_off(&mut self, object: &mut Object, key: &ObjectKey, until: Monotonic) {
+        self.wait(object, key, until);
+        if object.outcome.reason == Some(Reason::NamespaceUnavailable) && key.is_namespaced() {
+            self.awaiting_namespace.entry(Arc::clone(&key.namespace)).or_default().insert(key.clone());
+        }
+        if failed_for_a_webhook(&object.outcome) {
+            self.limiter.failed(key);
+        }
+    }
+
+    /// Takes an object out of queue and retries.
+    pub(in crate::core) fn dequeue(&mut self, object: &mut Object, key: &ObjectKey) {
+        match object.work.dequeue() {
+            Turn::Queued { wave } => self.unqueue(wave, key),
+            Turn::Waiting { until } => {
+                self.retries.remove(&(until, key.clone()));
+            }
+            Turn::Idle => {}
+        }
+        self.limiter.forget(key);
+        if let Some(awaiting_namespace) = self.awaiting_namespace.get_mut(&key.namespace) {
+            awaiting_namespace.remove(key);
+            if awaiting_namespace.is_empty() {
+                self.awaiting_namespace.remove(&key.namespace);
+            }
+        }
+    }
+
+    fn unqueue(&mut self, wave: i32, key: &ObjectKey) {
+        if let Some(names) = self.ready.get_mut(&wave) {
+            names.remove(key);
+            if names.is_empty() {
+                self.ready.remove(&wave);
+            }
+        }
+    }
+
+    /// Takes the first object out of the queue whose wave may go and whose kind has not its share under way.
+    pub(in crate::core) fn take_ready(&mut self, objects: &mut Objects) -> Option<ObjectKey> {
+        let Self { ready, limiter, untried, .. } = self;
+        // Every entry of the lower waves must have been tried.
+        let last = untried.first_key_value().map_or(i32::MAX, |(wave, _)| *wave);
+        let (wave, key) =
+            ready.range(..=last).find_map(|(wave, names)| Some((*wave, limiter.first_admitted(names)?)))?;
+        self.unqueue(wave, &key);
+        if let Some(object) = objects.get_mut(&key) {
+            object.work.take_turn();
+        }
+        Some(key)
+    }
+
+    /// Takes an object out of the retries whose time has come.
+    pub(in crate::core) fn take_retry(&mut self, now: Monotonic) -> Option<ObjectKey> {
+        self.retries.first().filter(|(at, _)| *at <= now)?;
+        self.retries.pop_first().map(|(_, key)| key)
+    }
+
+    /// What waited for this namespace.
+    pub(in crate::core) fn take_awaiting(&mut self, namespace: &Arc<str>) -> BTreeSet<ObjectKey> {
+        self.awaiting_namespace.remove(namespace).unwrap_or_default()
+    }
+
     pub(in crate::core) fn untried(&mut self, wave: i32) {
         *self.untried.entry(wave).or_default() += 1;
     }
@@ -82,42 +169,79 @@ impl Work {
         self.untried.is_empty()
     }
 
-    fn unqueue(&mut self, wave: i32, key: &ObjectKey) {
-        if let Some(names) = self.ready.get_mut(&wave) {
-            names.remove(key);
-            if names.is_empty() {
-                self.ready.remove(&wave);
-            }
-        }
-    }
-
-    pub(in crate::core) fn remove(&mut self, wave: i32, tombstone: Tombstone) {
-        self.removals.insert((Reverse(wave), tombstone));
-    }
-
-    pub(in crate::core) fn forget_removal(&mut self, removal: &Removal, tombstone: &Tombstone) {
-        self.removals.remove(&(Reverse(removal.wave), tombstone.clone()));
-        if let Some(at) = removal.retry_at {
-            self.removal_retries.remove(&(at, tombstone.clone()));
-        }
-    }
-
     pub(in crate::core) fn read(&mut self, key: ObjectKey, what_for: ReadFor) {
         let known = self.reads.entry(key).or_insert(what_for);
         *known = (*known).max(what_for);
+    }
+
+    pub(in crate::core) fn take_read(&mut self) -> Option<(ObjectKey, ReadFor)> {
+        self.reads.pop_first()
     }
 
     pub(in crate::core) fn is_to_read(&self) -> bool {
         !self.reads.is_empty()
     }
 
-    pub(in crate::core) fn landed(&mut self, id: OpId) -> Option<Flight> {
-        let flight = self.flights.remove(&id)?;
-        self.limiter.landed(&flight.key, flight.doing.does());
-        if let Doing::Remove { wave, .. } | Doing::Look { wave, .. } = &flight.doing {
-            count_down(&mut self.removing, *wave);
+    /// The mark of an object may name a former target.
+    pub(in crate::core) fn mark(&mut self, key: ObjectKey) {
+        self.marks.insert(key);
+    }
+
+    pub(in crate::core) fn next_mark(&mut self) -> Next<ObjectKey> {
+        let Some(key) = self.marks.first() else { return Next::None };
+        let admission = self.limiter.admits(key);
+        next(admission, &mut self.limiter, || self.marks.pop_first())
+    }
+}
+
+/// Removals, and when each is judged.
+impl Work {
+    pub(in crate::core) fn enqueue_removal(&mut self, wave: i32, tombstone: Tombstone) {
+        self.removals.insert((Reverse(wave), tombstone));
+    }
+
+    pub(in crate::core) fn unqueue_removal(&mut self, wave: i32, tombstone: &Tombstone) {
+        self.removals.remove(&(Reverse(wave), tombstone.clone()));
+    }
+
+    /// A removal does not wait for its next try any longer.
+    pub(in crate::core) fn wake_removal(&mut self, removal: &mut Removal, tombstone: &Tombstone) {
+        if let Some(at) = removal.retry_at.take() {
+            self.removal_retries.remove(&(at, tombstone.clone()));
         }
-        Some(flight)
+    }
+
+    /// Has a removal tried again by then, and not before that.
+    pub(in crate::core) fn retry_removal(&mut self, removal: &mut Removal, tombstone: &Tombstone, at: Monotonic) {
+        self.forget_removal(removal, tombstone);
+        removal.retry_at = Some(at);
+        self.removal_retries.insert((at, tombstone.clone()));
+    }
+
+    /// Takes a removal out of the retries whose time has come.
+    pub(in crate::core) fn take_removal_retry(&mut self, now: Monotonic) -> Option<Tombstone> {
+        self.removal_retries.first().filter(|(at, _)| *at <= now)?;
+        self.removal_retries.pop_first().map(|(_, tombstone)| tombstone)
+    }
+
+    pub(in crate::core) fn forget_removal(&mut self, removal: &Removal, tombstone: &Tombstone) {
+        self.unqueue_removal(removal.wave, tombstone);
+        if let Some(at) = removal.retry_at {
+            self.removal_retries.remove(&(at, tombstone.clone()));
+        }
+    }
+
+    /// The first removal and its wave, unless that has to wait.
+    pub(in crate::core) fn first_removal(&self, now: Monotonic) -> Option<(i32, Tombstone)> {
+        let (Reverse(wave), tombstone) = self.removals.first()?;
+        let waits = self.waits_for_others_to_go(now, *wave) || !self.all_tried();
+        (!waits).then(|| (*wave, tombstone.clone()))
+    }
+
+    pub(in crate::core) fn next_removal(&mut self) -> Next<Tombstone> {
+        let Some((_, tombstone)) = self.removals.first() else { return Next::None };
+        let admission = self.limiter.admits(&tombstone.key);
+        next(admission, &mut self.limiter, || self.removals.pop_first().map(|(_, tombstone)| tombstone))
     }
 
     /// A removal of this wave waits for the disk.
@@ -146,7 +270,7 @@ impl Work {
     }
 
     /// Whether the removal of something of this wave waits: what is above it is still on its way out.
-    pub(in crate::core) fn waits_for_others_to_go(&self, now: Monotonic, wave: i32) -> bool {
+    fn waits_for_others_to_go(&self, now: Monotonic, wave: i32) -> bool {
         let mut above = self.finalizing.range((Bound::Excluded(wave), Bound::Unbounded));
         self.removing.last_key_value().is_some_and(|(removing, _)| *removing > wave)
             || above.any(|(_, finalizing)| now < finalizing.until)
@@ -156,11 +280,83 @@ impl Work {
     pub(in crate::core) fn next_given_up(&self, now: Monotonic) -> Option<Monotonic> {
         self.finalizing.values().map(|finalizing| finalizing.until).filter(|until| now < *until).min()
     }
+}
+
+/// What is under way.
+impl Work {
+    pub(in crate::core) fn has_room(&mut self, now: Monotonic) -> bool {
+        self.limiter.aimd.has_room(now, self.flights.len())
+    }
+
+    /// What is left in the queues waits for what is under way.
+    pub(in crate::core) fn ran_out_of_room(&mut self) {
+        if self.is_to_read() || !self.ready.is_empty() || !self.removals.is_empty() || !self.marks.is_empty() {
+            self.limiter.aimd.is_full();
+        }
+    }
+
+    /// Whether a write of this object would wait for a webhook that does not answer for others.
+    pub(in crate::core) fn is_stuck(&self, key: &ObjectKey) -> bool {
+        self.limiter.admits(key) == Admission::Stuck
+    }
+
+    /// Has an object wait until its kind is not stuck there any more. Returns what was said of the one that failed last.
+    pub(in crate::core) fn wait_for_webhook(&mut self, key: &ObjectKey) -> Option<Arc<str>> {
+        self.limiter.wait(key)
+    }
+
+    pub(in crate::core) fn fly(&mut self, now: Monotonic, key: &ObjectKey, doing: Doing) -> OpId {
+        self.last += 1;
+        let id = OpId(self.last);
+        if let Doing::Remove { wave, .. } | Doing::Look { wave, .. } = &doing {
+            *self.removing.entry(*wave).or_default() += 1;
+        }
+        self.limiter.began(key, doing.does());
+        self.flights.insert(id, Flight { key: key.clone(), doing, begun: now });
+        id
+    }
+
+    /// None if it is not under way.
+    pub(in crate::core) fn land(
+        &mut self,
+        now: Monotonic,
+        id: OpId,
+        result: &OpResult,
+        jitter: &mut Jitter,
+    ) -> Option<Landed> {
+        let flight = self.flights.remove(&id)?;
+        let Flight { key, doing, begun } = &flight;
+        self.limiter.landed(key, doing.does());
+        if let Doing::Remove { wave, .. } | Doing::Look { wave, .. } = doing {
+            count_down(&mut self.removing, *wave);
+        }
+        let op = (id, key, doing.does(), now.since(*begun));
+        let freed = self.limiter.judge(now, op, result, self.last(), jitter);
+        Some(Landed { flight, freed })
+    }
+
+    /// The removal that an operation is a step of.
+    pub(in crate::core) fn removal_of(&self, id: OpId) -> Option<&Tombstone> {
+        self.flights.get(&id)?.doing.removal()
+    }
 
     pub(in crate::core) fn is_idle(&self) -> bool {
         self.flights.is_empty()
     }
 
+    /// The operation that was begun last.
+    pub(in crate::core) fn last(&self) -> OpId {
+        OpId(self.last)
+    }
+
+    /// How much the API server is asked at once.
+    pub(in crate::core) fn concurrency(&self) -> ConcurrencyReading {
+        self.limiter.aimd.reading()
+    }
+}
+
+/// When there is something to do without an event.
+impl Work {
     pub(in crate::core) fn next_retry(&self) -> Option<Monotonic> {
         let retry = self.retries.first().map(|(at, _)| *at);
         let removal = self.removal_retries.first().map(|(at, _)| *at);
@@ -176,43 +372,26 @@ impl Work {
         }
     }
 
-    /// The operation that was begun last.
-    pub(in crate::core) fn last(&self) -> OpId {
-        OpId(self.last)
+    pub(in crate::core) fn timer_fired(&mut self) {
+        self.timer = None;
     }
 
-    fn fly(&mut self, now: Monotonic, key: &ObjectKey, doing: Doing) -> OpId {
-        self.last += 1;
-        let id = OpId(self.last);
-        if let Doing::Remove { wave, .. } | Doing::Look { wave, .. } = &doing {
-            *self.removing.entry(*wave).or_default() += 1;
-        }
-        self.limiter.began(key, doing.does());
-        self.flights.insert(id, Flight { key: key.clone(), doing, begun: now });
-        id
+    /// The API server may be asked again, if it is time for that.
+    pub(in crate::core) fn resume(&mut self, now: Monotonic) {
+        self.limiter.aimd.resume(now);
     }
-}
 
-fn count_down(counts: &mut BTreeMap<i32, usize>, wave: i32) {
-    if let Some(count) = counts.get_mut(&wave) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(&wave);
-        }
+    pub(in crate::core) fn schedule_pass(&mut self, now: Monotonic) {
+        self.pass_at.get_or_insert(now + PASS_EVERY);
+    }
+
+    /// Whether everything that is not known to be at rest is to be looked at now.
+    pub(in crate::core) fn take_pass(&mut self, now: Monotonic) -> bool {
+        self.pass_at.take_if(|at| *at <= now).is_some()
     }
 }
-
-/// The hub knows for what, and says so.
-const TOO_OLD: &str =
-    "this version of the agent does not support what the entry requires; not applied. Upgrade the agent";
-const MAY_HAVE_RUN: &str = "assigned before the hub lost history, so it may already have run; not created. To run it: tideline-hub \
-                            release TARGET --reason MayHaveRun";
 
 impl Core {
-    pub(in crate::core) fn me(&self) -> Option<Me> {
-        self.target.map(|target| Me { hub: self.config.hub, target, formers: self.formers })
-    }
-
     /// Has an object looked at now: its entry, and its removals.
     pub(in crate::core) fn enqueue(&mut self, key: &ObjectKey) {
         self.enqueue_entry(key);
@@ -223,432 +402,46 @@ impl Core {
     /// Has its entry looked at now.
     pub(in crate::core) fn enqueue_entry(&mut self, key: &ObjectKey) {
         self.compact_if_many();
-        self.dequeue(key);
         let Some(object) = self.objects.get_mut(key) else { return };
+        self.work.dequeue(object, key);
         if let Some(entry) = self.desired.get(key) {
-            object.work.enqueue(entry.wave);
-            self.work.ready.entry(entry.wave).or_default().insert(KeyRef::Of(Arc::clone(entry)));
+            self.work.enqueue(object, entry);
         }
         self.take_up(key);
     }
 
     /// Takes an object out of queue and retries.
     pub(in crate::core) fn dequeue(&mut self, key: &ObjectKey) {
-        let Some(object) = self.objects.get_mut(key) else { return };
-        match object.work.dequeue() {
-            Turn::Queued { wave } => self.work.unqueue(wave, key),
-            Turn::Waiting { until } => {
-                self.work.retries.remove(&(until, key.clone()));
-            }
-            Turn::Idle => {}
-        }
-        self.work.limiter.forget(key);
-        if let Some(awaiting_namespace) = self.work.awaiting_namespace.get_mut(&key.namespace) {
-            awaiting_namespace.remove(key);
-            if awaiting_namespace.is_empty() {
-                self.work.awaiting_namespace.remove(&key.namespace);
-            }
+        if let Some(object) = self.objects.get_mut(key) {
+            self.work.dequeue(object, key);
         }
     }
 
     pub(in crate::core) fn wake_namespace(&mut self, namespace: &Arc<str>) {
-        for key in self.work.awaiting_namespace.remove(namespace).unwrap_or_default() {
+        for key in self.work.take_awaiting(namespace) {
             self.enqueue(&key);
         }
     }
+}
 
-    pub(in crate::core) fn retries_due(&mut self, now: Monotonic) {
-        self.work.timer = None;
-        while let Some((at, key)) = self.work.retries.first().cloned()
-            && at <= now
-        {
-            self.work.retries.pop_first();
-            self.enqueue(&key);
-            // A status that could not be read is read again, if it still has to be told.
-            self.dirty(&key, now);
-        }
-        while let Some((at, tombstone)) = self.work.removal_retries.first().cloned()
-            && at <= now
-        {
-            self.work.removal_retries.pop_first();
-            if let Some(removal) = self.removals.get_mut(&tombstone) {
-                removal.retry_at = None;
-                self.work.remove(removal.wave, tombstone);
-            }
-        }
-        if self.begins(now) {
-            self.gates.due(now);
-        }
-        self.work.limiter.aimd.resume(now);
-        if self.work.pass_at.is_some_and(|at| at <= now) {
-            self.work.pass_at = None;
-            for key in self.objects.not_at_rest().cloned().collect::<Vec<_>>() {
-                // As long as they are remembered, what is at rest is not compacted.
-                if let Some(object) = self.objects.get_mut(&key)
-                    && now.since(object.corrections.1) > CORRECTIONS_FORGOTTEN
-                {
-                    object.corrections = (0, Monotonic::START);
-                }
-                self.enqueue(&key);
-            }
+/// What an admission means for what is first in a queue.
+fn next<T>(admission: Admission, limiter: &mut ConcurrencyLimiter, take: impl FnOnce() -> Option<T>) -> Next<T> {
+    match admission {
+        Admission::Free => take().map_or(Next::None, Next::Admitted),
+        Admission::Stuck => take().map_or(Next::None, Next::Stuck),
+        Admission::Full => {
+            limiter.aimd.is_full();
+            Next::None
         }
     }
+}
 
-    /// Whether anything may begin at the cluster now.
-    pub(in crate::core) fn begins(&self, now: Monotonic) -> bool {
-        self.me().is_some() && self.may_change() && !self.looks_first(now)
-    }
-
-    /// Begins whatever may begin now.
-    pub(in crate::core) fn pump(&mut self, now: Monotonic, out: &mut Effects) {
-        let Some(me) = self.me().filter(|_| self.begins(now)) else { return self.gates.pause() };
-        self.gates.resume(now);
-        if self.work.pass_at.is_none() {
-            self.work.pass_at = Some(now + PASS_EVERY);
+fn count_down(counts: &mut BTreeMap<i32, usize>, wave: i32) {
+    if let Some(count) = counts.get_mut(&wave) {
+        *count -= 1;
+        if *count == 0 {
+            counts.remove(&wave);
         }
-        for key in self.gates.take_released(now) {
-            self.enqueue(&key);
-        }
-        for tombstone in self.gates.take_freed() {
-            self.resume_freed(now, tombstone);
-        }
-        while self.work.limiter.aimd.has_room(now, self.work.flights.len()) {
-            if let Some(key) = self.next_ready() {
-                self.begin(now, me, &key, out);
-            } else if let Some((key, what_for)) = self.work.reads.pop_first() {
-                self.begin_read(now, &key, what_for, out);
-            } else if let Some(key) = self.next_mark(now) {
-                self.begin_mark(now, &key, out);
-            } else if self.may_remove()
-                && let Some(tombstone) = self.next_removal(now)
-            {
-                self.begin_removal(now, me, &tombstone, LiveRead::Nothing, out);
-            } else {
-                return;
-            }
-        }
-        if self.work.is_to_read()
-            || !self.work.ready.is_empty()
-            || !self.work.removals.is_empty()
-            || !self.work.marks.is_empty()
-        {
-            self.work.limiter.aimd.is_full();
-        }
-    }
-
-    fn next_ready(&mut self) -> Option<ObjectKey> {
-        let Work { ready, limiter, untried, .. } = &mut self.work;
-        // Every entry of the lower waves must have been tried.
-        let last = untried.first_key_value().map_or(i32::MAX, |(wave, _)| *wave);
-        let (wave, key) =
-            ready.range(..=last).find_map(|(wave, names)| Some((*wave, limiter.first_admitted(names)?)))?;
-        self.work.unqueue(wave, &key);
-        if let Some(object) = self.objects.get_mut(&key) {
-            object.work.take_turn();
-        }
-        Some(key)
-    }
-
-    fn begin_read(&mut self, now: Monotonic, key: &ObjectKey, what_for: ReadFor, out: &mut Effects) {
-        if self.objects.get(key).is_some_and(|object| !object.work.is_in_flight()) {
-            let version = self.kinds.version(&key.kind);
-            self.execute(now, key, Doing::Read(what_for), Op::Get { key: key.clone(), version }, out);
-        } else {
-            self.reports.status_unread(key, self.objects.get_mut(key));
-        }
-    }
-
-    pub(in crate::core) fn execute(
-        &mut self,
-        now: Monotonic,
-        key: &ObjectKey,
-        doing: Doing,
-        op: Op,
-        out: &mut Effects,
-    ) {
-        let id = self.work.fly(now, key, doing);
-        if let Some(object) = self.objects.get_mut(key) {
-            object.work.begin(id);
-            if op.writes() {
-                object.presence.begin_write();
-            }
-        }
-        out.push(Effect::Execute { id, op });
-    }
-
-    /// Decides about an assigned object and begins what was decided.
-    fn begin(&mut self, now: Monotonic, me: Me, key: &ObjectKey, out: &mut Effects) {
-        let Some(entry) = self.desired.get(key).cloned() else { return };
-        let policy = self.policies.get(&entry.policy).cloned();
-        if self.objects.get(key).is_none_or(|object| object.work.is_in_flight()) {
-            // It is looked at again when that ends.
-            return;
-        }
-        self.rename_policy(&entry, policy.as_deref());
-        let Some(object) = self.objects.get_mut(key) else { return };
-        let probe = object.presence.take_probe();
-        let live = probe.is_some();
-        let Some(object) = self.objects.get(key) else { return };
-        let seen = probe.or_else(|| object.seen().cloned());
-        let view = match self.kinds.view(key) {
-            View::Lost if object.presence.is_doubted() => View::Current,
-            view => view,
-        };
-        let anew = object.record.as_ref().is_none_or(|record| !plan::is_as_recorded(&entry, record));
-        let behind = !live
-            && seen
-                .as_ref()
-                .zip(object.record.as_ref())
-                .is_some_and(|(seen, record)| seen.uid == record.uid && seen.is_before(&record.resource_version));
-        // A list may show the mark of what was let go of since: taken for ours, it would be deleted one day.
-        let unproven = !live
-            && object.record.as_ref().is_none_or(|record| record.letting_go)
-            && seen.as_ref().is_some_and(|seen| seen.mark.is_some());
-        let decision = plan::plan(self.situation(me, &entry, policy.as_deref(), &object, seen.as_ref(), view));
-        let unread = is_gone_unread(&object, &entry.source.uid, &decision);
-        drop(object);
-        if unread {
-            return self.work.read(key.clone(), ReadFor::Write);
-        }
-        if unproven
-            && matches!(decision, Decision::Apply { .. } | Decision::TransferOwnership { .. } | Decision::Record { .. })
-        {
-            return self.work.read(key.clone(), ReadFor::Write);
-        }
-        if behind && !anew && matches!(decision, Decision::Apply { .. } | Decision::TransferOwnership { .. }) {
-            // A list or a watch shows how it was before our last write. What there is by now is read before anything is
-            // written again: where the cluster was set back, it may be just that.
-            return self.work.read(key.clone(), ReadFor::Write);
-        }
-        let writes = matches!(
-            decision,
-            Decision::Create | Decision::RunAnew(_) | Decision::Apply { .. } | Decision::TransferOwnership { .. }
-        );
-        if writes && anew && self.waits_for_its_wave(now, &entry) {
-            return;
-        }
-        if writes && self.waits_for_a_webhook(now, key) {
-            return;
-        }
-        self.carry_out(now, me, &entry, policy, seen, decision, out);
-    }
-
-    /// Where another policy has the same written, the journal learns its name, and nothing is done about the object: only what
-    /// is told of it is another.
-    fn rename_policy(&mut self, entry: &Entry, policy: Option<&ApplyPolicy>) {
-        let object = self.objects.get(&entry.key);
-        let Some((record, policy)) = object.as_ref().and_then(|object| object.record.as_ref()).zip(policy) else {
-            return;
-        };
-        let former = self.policies.get(&record.policy);
-        if former.is_some_and(|former| plan::is_written_alike(record, former, entry, policy)) {
-            let record = AppliedRecord { policy: entry.policy, ..record.clone() };
-            drop(object);
-            self.set_record(&entry.key, record);
-        }
-    }
-
-    /// What a decision about an object is made from, if this is what is seen of it.
-    pub(in crate::core) fn situation<'a>(
-        &self,
-        me: Me,
-        entry: &'a Entry,
-        policy: Option<&'a ApplyPolicy>,
-        object: &'a Object,
-        seen: Option<&'a Seen>,
-        view: View,
-    ) -> Situation<'a> {
-        Situation {
-            me,
-            entry,
-            policy,
-            body: if self.inputs.is_held(&entry.input) { Body::Held } else { Body::Missing },
-            record: object.record.as_ref(),
-            seen,
-            view,
-            terminal: object.happened(&entry.source.uid),
-            marks: if self.believe_marks { Marks::Believed } else { Marks::Checked },
-            found: if self.is_overtaken(&entry.key) { Found::LetGo } else { Found::AsKnown },
-        }
-    }
-
-    #[expect(clippy::too_many_arguments, reason = "one decision and all it was made from")]
-    fn carry_out(
-        &mut self,
-        now: Monotonic,
-        me: Me,
-        entry: &Arc<Entry>,
-        policy: Option<Arc<ApplyPolicy>>,
-        seen: Option<Seen>,
-        decision: Decision,
-        out: &mut Effects,
-    ) {
-        let key = &entry.key;
-        match (decision, policy, seen) {
-            (Decision::Nothing(NoAction::Drifted), Some(policy), Some(seen)) => {
-                self.drifted(now, me, entry, policy, &seen, out);
-            }
-            (Decision::Nothing(_), _, seen) => {
-                self.settled(now, key);
-                self.let_go_unseen(now, me, key, seen, out);
-            }
-            (Decision::Record { origin, .. }, Some(policy), Some(seen)) => {
-                self.set_record(key, plan::record_of(entry, &seen, origin, true));
-                // Whoever made it may have ended before that was written.
-                self.note_created(entry, &policy);
-                self.settled(now, key);
-            }
-            (Decision::Verify { uid, origin }, Some(policy), _) => {
-                let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
-                let op = Op::Compare { entry: Arc::clone(entry), policy, mark, uid };
-                self.execute(now, key, Doing::Verify { entry: Arc::clone(entry), origin }, op, out);
-            }
-            (decision @ (Decision::Create | Decision::RunAnew(_)), Some(policy), _) => {
-                let ran = if let Decision::RunAnew(ran) = decision { Some(ran) } else { None };
-                let mark = Arc::new(plan::mark_of(me, entry, &policy, Origin::Created));
-                let op = Op::Create { entry: Arc::clone(entry), policy: Arc::clone(&policy), mark, ran };
-                self.execute(now, key, Doing::Create { entry: Arc::clone(entry), policy }, op, out);
-            }
-            (Decision::Apply { uid, takeover, origin }, Some(policy), _) => {
-                if takeover != ApplyTakeover::Adopt && self.is_fought_over(now, entry) {
-                    return;
-                }
-                let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
-                let record = self.objects.get(key).and_then(|object| object.record.clone());
-                let local = plan::left_alone(&policy, record.as_ref().filter(|record| record.uid == uid));
-                let doing = Doing::Apply {
-                    entry: Arc::clone(entry),
-                    policy: Arc::clone(&policy),
-                    uid: uid.clone(),
-                    origin,
-                    local: Arc::clone(&local),
-                };
-                let op = Op::Apply { entry: Arc::clone(entry), policy, mark, uid, takeover, local };
-                self.execute(now, key, doing, op, out);
-            }
-            (Decision::TransferOwnership { uid, origin }, Some(policy), _) => {
-                if self.is_fought_over(now, entry) {
-                    return;
-                }
-                let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
-                let op = Op::TransferOwnership { entry: Arc::clone(entry), mark, uid: uid.clone() };
-                self.execute(
-                    now,
-                    key,
-                    Doing::TransferOwnership { entry: Arc::clone(entry), policy, uid, origin },
-                    op,
-                    out,
-                );
-            }
-            (Decision::Wait(Reason::Progressing), ..) => {}
-            (Decision::Wait(reason), ..) => {
-                self.conclude(now, key, Progress::Pending, Some(reason), String::new());
-                self.retry(now, key, None);
-            }
-            (Decision::Withhold(reason), ..) => {
-                let message = match reason {
-                    Reason::OtherNamespace => {
-                        format!("this agent keeps these namespaces only: {}", self.config.namespaces)
-                    }
-                    Reason::AgentTooOld => TOO_OLD.to_owned(),
-                    Reason::MayHaveRun => MAY_HAVE_RUN.to_owned(),
-                    Reason::Vanished => VANISHED.to_owned(),
-                    _ => String::new(),
-                };
-                self.conclude(now, key, Progress::Withheld, Some(reason), message);
-                self.resume_removals(key);
-            }
-            (Decision::Skip(reason, why), _, seen) => {
-                self.conclude(now, key, Progress::Withheld, Some(reason), why.to_owned());
-                self.retry(now, key, None);
-                self.let_go_unseen(now, me, key, seen, out);
-            }
-            (Decision::UpdateRecord, policy, _) => {
-                let once = policy.is_some_and(|policy| policy.mode == ApplyMode::CreateOnly);
-                let record = self.objects.get(key).and_then(|object| object.record.clone());
-                if let Some(record) = record {
-                    let impersonate = entry.impersonate.clone();
-                    // What is never applied again claims nothing of anybody.
-                    let left = record.left.clone().filter(|_| !once);
-                    let record = AppliedRecord { policy: entry.policy, impersonate, letting_go: false, left, ..record };
-                    self.set_record(key, record);
-                }
-                self.settled(now, key);
-            }
-            (Decision::Fail(reason, message), ..) => {
-                self.conclude(now, key, Progress::Failed, Some(reason), message);
-                // Of kinds and bodies an event tells; of what is in the way nothing does.
-                if !matches!(reason, Reason::KindMissing | Reason::BodyMissing) {
-                    self.retry(now, key, None);
-                }
-            }
-            (
-                Decision::Record { .. }
-                | Decision::Verify { .. }
-                | Decision::Create
-                | Decision::RunAnew(_)
-                | Decision::Apply { .. }
-                | Decision::TransferOwnership { .. },
-                ..,
-            ) => unreachable!("they are decided only with a policy, and of what is seen"),
-        }
-    }
-
-    /// Whether a write must wait because a webhook does not answer for others of its kind and namespace. It counts as
-    /// tried: neither its wave nor what comes after waits with it.
-    fn waits_for_a_webhook(&mut self, now: Monotonic, key: &ObjectKey) -> bool {
-        if self.work.limiter.admits(key) != Admission::Stuck {
-            return false;
-        }
-        // What failed for itself says so, and waits for its own time.
-        self.retry(now, key, None);
-        if self.objects.get(key).is_some_and(|object| failed_for_a_webhook(&object.outcome)) {
-            self.mark_tried(key);
-        } else if let Some(message) = self.work.limiter.wait(key) {
-            let message = format!("waiting: an admission webhook fails for this kind in this namespace: {message}");
-            self.conclude(now, key, Progress::Pending, Some(Reason::Webhook), message);
-        }
-        true
-    }
-
-    /// Whether a correction must wait because it was undone before, and again.
-    fn is_fought_over(&mut self, now: Monotonic, entry: &Entry) -> bool {
-        let Some(object) = self.objects.get(&entry.key) else { return false };
-        let correction = object.work.is_tried() && object.outcome.progress == Progress::Applied;
-        drop(object);
-        if !correction || !self.waits_to_correct(now, &entry.key) {
-            return false;
-        }
-        let message =
-            "another client keeps changing this object and the agent keeps reverting it; corrections now back off. \
-                       Stop that client, or exempt the field in the Placement"
-                .to_owned();
-        self.record_event(now, &entry.key, Reason::Drifted, message);
-        true
-    }
-
-    /// Counts a correction of an object, and whether it must wait for those before it: then it is tried again by itself. What
-    /// else is found about the object meanwhile is no reason to try it sooner.
-    pub(in crate::core) fn waits_to_correct(&mut self, now: Monotonic, key: &ObjectKey) -> bool {
-        let Some(object) = self.objects.get_mut(key) else { return false };
-        let (count, last) = object.corrections;
-        let count = if now.since(last) > CORRECTIONS_FORGOTTEN { 0 } else { count };
-        object.corrections = (count + 1, now);
-        if count < CORRECTIONS_AT_ONCE {
-            return false;
-        }
-        let wait = self.jitter.half(count - CORRECTIONS_AT_ONCE + 1, RETRY.0, RETRY.1);
-        if now.since(last) >= wait {
-            return false;
-        }
-        object.corrections = (count, last);
-        let until = last + wait;
-        self.dequeue(key);
-        if let Some(object) = self.objects.get_mut(key) {
-            object.work.wait(until);
-        }
-        self.work.retries.insert((until, key.clone()));
-        true
     }
 }
 

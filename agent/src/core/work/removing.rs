@@ -1,6 +1,5 @@
 //! Removals, from the queue to the gate and back to the queue.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,7 +8,7 @@ use tideline_common::{Monotonic, ObjectKey, Reason, Tombstone};
 
 use super::conclude::RETRY;
 use super::doing::Doing;
-use super::limiter::Admission;
+use super::queue::Next;
 use crate::core::Core;
 use crate::core::decide::fuse::Passage;
 use crate::core::decide::plan::is_made_once;
@@ -40,10 +39,8 @@ impl Core {
             .collect();
         for tombstone in open {
             if let Some(removal) = self.removals.get_mut(&tombstone) {
-                if let Some(at) = removal.retry_at.take() {
-                    self.work.removal_retries.remove(&(at, tombstone.clone()));
-                }
-                self.work.remove(removal.wave, tombstone);
+                self.work.wake_removal(removal, &tombstone);
+                self.work.enqueue_removal(removal.wave, tombstone);
             }
         }
     }
@@ -56,33 +53,23 @@ impl Core {
             .map(|(tombstone, removal)| (removal.wave, tombstone.clone()))
             .collect();
         for (wave, tombstone) in waiting {
-            self.work.remove(wave, tombstone);
+            self.work.enqueue_removal(wave, tombstone);
         }
     }
 
     pub(in crate::core) fn next_removal(&mut self, now: Monotonic) -> Option<Tombstone> {
         loop {
-            let (Reverse(wave), tombstone) = self.work.removals.first()?;
-            if self.work.waits_for_others_to_go(now, *wave) || !self.work.all_tried() {
-                return None;
-            }
-            let tombstone = tombstone.clone();
+            let (wave, tombstone) = self.work.first_removal(now)?;
             if let Some(what) = self.holds_removal(&tombstone) {
-                self.work.removals.pop_first();
+                self.work.unqueue_removal(wave, &tombstone);
                 self.removal_state(now, &tombstone, RemovalState::WaitingForWave(what));
                 continue;
             }
-            match self.work.limiter.admits(&tombstone.key) {
-                Admission::Free => return self.work.removals.pop_first().map(|(_, tombstone)| tombstone),
-                Admission::Full => {
-                    self.work.limiter.aimd.is_full();
-                    return None;
-                }
+            match self.work.next_removal() {
+                Next::Admitted(tombstone) => return Some(tombstone),
                 // Its webhooks are asked about deletions, too.
-                Admission::Stuck => {
-                    let (_, tombstone) = self.work.removals.pop_first()?;
-                    self.retry_removal(now, &tombstone, None);
-                }
+                Next::Stuck(tombstone) => self.retry_removal(now, &tombstone, None),
+                Next::None => return None,
             }
         }
     }
@@ -337,7 +324,7 @@ impl Core {
                 && let Some(what) = self.holds_removal(&other)
             {
                 if let Some(removal) = self.removals.get(&other) {
-                    self.work.removals.remove(&(Reverse(removal.wave), other.clone()));
+                    self.work.unqueue_removal(removal.wave, &other);
                 }
                 self.removal_state(now, &other, RemovalState::WaitingForWave(what));
             }
@@ -354,7 +341,7 @@ impl Core {
         if open && self.desired.get(&tombstone.key).is_none() && !self.is_approved_in_advance(&tombstone) {
             self.fuse.ask(tombstone.clone());
         }
-        self.work.remove(wave, tombstone);
+        self.work.enqueue_removal(wave, tombstone);
     }
 
     /// Has the journal know what passed before it is made use of: a restart must not begin the hour anew.
@@ -431,11 +418,9 @@ impl Core {
         not_before: Option<Duration>,
     ) {
         let Some(removal) = self.removals.get_mut(tombstone) else { return };
-        self.work.forget_removal(removal, tombstone);
         removal.failures = removal.failures.saturating_add(1);
         let wait = self.jitter.half(removal.failures, RETRY.0, RETRY.1).max(not_before.unwrap_or_default());
-        removal.retry_at = Some(now + wait);
-        self.work.removal_retries.insert((now + wait, tombstone.clone()));
+        self.work.retry_removal(removal, tombstone, now + wait);
         let (failures, state) = (removal.failures, removal.state.clone());
         self.record_held(now, &tombstone.key, failures, &state);
     }

@@ -8,6 +8,7 @@ use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, 
 
 use super::conclude::{TRIES_MAX, is_held_up};
 use super::doing::{Doing, Flight, FollowUp, ReadFor};
+use super::queue::Landed;
 use super::removing::LiveRead;
 use crate::core::Core;
 use crate::core::decide::plan::{mark_of, record_of};
@@ -68,11 +69,11 @@ impl From<Inspected> for Step {
 
 impl Core {
     pub(in crate::core) fn executed(&mut self, now: Monotonic, id: OpId, result: OpResult, out: &mut Effects) {
-        let Some(Flight { key, doing, begun }) = self.work.landed(id) else { return };
-        let op = (id, &key, doing.does(), now.since(begun));
-        for waiting in self.work.limiter.judge(now, op, &result, self.work.last(), &mut self.jitter) {
+        let Some(Landed { flight, freed }) = self.work.land(now, id, &result, &mut self.jitter) else { return };
+        for waiting in freed {
             self.enqueue(&waiting);
         }
+        let Flight { key, doing, begun: _ } = flight;
         if let Some(object) = self.objects.get_mut(&key) {
             object.work.end();
         }

@@ -1,20 +1,24 @@
 use std::collections::VecDeque;
 
 use super::*;
+use crate::core::decide::plan;
 use crate::core::decide::plan::mark_of;
+use crate::core::interface::effect::Op;
 use crate::core::interface::event::Event;
 use crate::core::interface::observed::{Observed, Served};
 use crate::core::interface::op_result::{Created, Failure, NotDone, OpResult};
-use crate::core::interface::write::{FreezeReason, RemovalPolicy, Write};
+use crate::core::interface::write::{AppliedRecord, FreezeReason, RemovalPolicy, Write};
+use crate::core::model::object::Me;
+use crate::core::model::seen::Seen;
 use crate::core::sync::mode::HubVerdict;
 use crate::core::sync::set_back::LOOK_FIRST_MAX;
 use crate::core::tests::world::World;
 use crate::core::tests::{attested, entry, hub_id, key, me, policies, target_id, uid};
-use crate::core::work::conclude::TRIES_MAX;
+use crate::core::work::conclude::{RETRY, TRIES_MAX};
 use crate::core::{Config, Enrolled, FuseLimits, Loaded};
 
-use tideline_common::wire::v1::{Accepted, ClusterFacts, Terminal};
-use tideline_common::{DesiredSet, Formers, Prune, PrunePolicy, Takeover, Version};
+use tideline_common::wire::v1::{Accepted, ClusterFacts, Progress, Terminal};
+use tideline_common::{ApplyPolicy, DesiredSet, Formers, Origin, Prune, PrunePolicy, Takeover, Version};
 
 mod jobs;
 

@@ -1,0 +1,400 @@
+//! What is begun next, and how: as much at once as the limiter allows, one operation per object.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tideline_common::wire::v1::Progress;
+use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason};
+
+use super::conclude::RETRY;
+use super::doing::{Doing, ReadFor};
+use super::removing::LiveRead;
+use crate::core::Core;
+use crate::core::decide::plan;
+use crate::core::decide::plan::{Body, Decision, Found, Marks, NoAction, Situation};
+use crate::core::decide::ran::{VANISHED, is_gone_unread};
+use crate::core::interface::effect::{ApplyTakeover, Effect, Effects, Op};
+use crate::core::interface::write::AppliedRecord;
+use crate::core::model::kinds::View;
+use crate::core::model::object::{Me, Object, failed_for_a_webhook};
+use crate::core::model::seen::Seen;
+
+/// Corrections of one object that are made at once; further ones wait, as after failures.
+const CORRECTIONS_AT_ONCE: u32 = 3;
+/// Without a correction for this long, they count from zero again.
+const CORRECTIONS_FORGOTTEN: Duration = Duration::from_mins(10);
+
+/// The hub knows for what, and says so.
+const TOO_OLD: &str =
+    "this version of the agent does not support what the entry requires; not applied. Upgrade the agent";
+const MAY_HAVE_RUN: &str = "assigned before the hub lost history, so it may already have run; not created. To run it: tideline-hub \
+                            release TARGET --reason MayHaveRun";
+
+impl Core {
+    pub(in crate::core) fn me(&self) -> Option<Me> {
+        self.target.map(|target| Me { hub: self.config.hub, target, formers: self.formers })
+    }
+
+    pub(in crate::core) fn retries_due(&mut self, now: Monotonic) {
+        self.work.timer_fired();
+        while let Some(key) = self.work.take_retry(now) {
+            self.enqueue(&key);
+            // A status that could not be read is read again, if it still has to be told.
+            self.dirty(&key, now);
+        }
+        while let Some(tombstone) = self.work.take_removal_retry(now) {
+            if let Some(removal) = self.removals.get_mut(&tombstone) {
+                removal.retry_at = None;
+                self.work.enqueue_removal(removal.wave, tombstone);
+            }
+        }
+        if self.begins(now) {
+            self.gates.due(now);
+        }
+        self.work.resume(now);
+        if self.work.take_pass(now) {
+            for key in self.objects.not_at_rest().cloned().collect::<Vec<_>>() {
+                // As long as they are remembered, what is at rest is not compacted.
+                if let Some(object) = self.objects.get_mut(&key)
+                    && now.since(object.corrections.1) > CORRECTIONS_FORGOTTEN
+                {
+                    object.corrections = (0, Monotonic::START);
+                }
+                self.enqueue(&key);
+            }
+        }
+    }
+
+    /// Whether anything may begin at the cluster now.
+    pub(in crate::core) fn begins(&self, now: Monotonic) -> bool {
+        self.me().is_some() && self.may_change() && !self.looks_first(now)
+    }
+
+    /// Begins whatever may begin now.
+    pub(in crate::core) fn pump(&mut self, now: Monotonic, out: &mut Effects) {
+        let Some(me) = self.me().filter(|_| self.begins(now)) else { return self.gates.pause() };
+        self.gates.resume(now);
+        self.work.schedule_pass(now);
+        for key in self.gates.take_released(now) {
+            self.enqueue(&key);
+        }
+        for tombstone in self.gates.take_freed() {
+            self.resume_freed(now, tombstone);
+        }
+        while self.work.has_room(now) {
+            if let Some(key) = self.work.take_ready(&mut self.objects) {
+                self.begin(now, me, &key, out);
+            } else if let Some((key, what_for)) = self.work.take_read() {
+                self.begin_read(now, &key, what_for, out);
+            } else if let Some(key) = self.next_mark(now) {
+                self.begin_mark(now, &key, out);
+            } else if self.may_remove()
+                && let Some(tombstone) = self.next_removal(now)
+            {
+                self.begin_removal(now, me, &tombstone, LiveRead::Nothing, out);
+            } else {
+                return;
+            }
+        }
+        self.work.ran_out_of_room();
+    }
+
+    fn begin_read(&mut self, now: Monotonic, key: &ObjectKey, what_for: ReadFor, out: &mut Effects) {
+        if self.objects.get(key).is_some_and(|object| !object.work.is_in_flight()) {
+            let version = self.kinds.version(&key.kind);
+            self.execute(now, key, Doing::Read(what_for), Op::Get { key: key.clone(), version }, out);
+        } else {
+            self.reports.status_unread(key, self.objects.get_mut(key));
+        }
+    }
+
+    pub(in crate::core) fn execute(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        doing: Doing,
+        op: Op,
+        out: &mut Effects,
+    ) {
+        let id = self.work.fly(now, key, doing);
+        if let Some(object) = self.objects.get_mut(key) {
+            object.work.begin(id);
+            if op.writes() {
+                object.presence.begin_write();
+            }
+        }
+        out.push(Effect::Execute { id, op });
+    }
+
+    /// Decides about an assigned object and begins what was decided.
+    fn begin(&mut self, now: Monotonic, me: Me, key: &ObjectKey, out: &mut Effects) {
+        let Some(entry) = self.desired.get(key).cloned() else { return };
+        let policy = self.policies.get(&entry.policy).cloned();
+        if self.objects.get(key).is_none_or(|object| object.work.is_in_flight()) {
+            // It is looked at again when that ends.
+            return;
+        }
+        self.rename_policy(&entry, policy.as_deref());
+        let Some(object) = self.objects.get_mut(key) else { return };
+        let probe = object.presence.take_probe();
+        let live = probe.is_some();
+        let Some(object) = self.objects.get(key) else { return };
+        let seen = probe.or_else(|| object.seen().cloned());
+        let view = match self.kinds.view(key) {
+            View::Lost if object.presence.is_doubted() => View::Current,
+            view => view,
+        };
+        let anew = object.record.as_ref().is_none_or(|record| !plan::is_as_recorded(&entry, record));
+        let behind = !live
+            && seen
+                .as_ref()
+                .zip(object.record.as_ref())
+                .is_some_and(|(seen, record)| seen.uid == record.uid && seen.is_before(&record.resource_version));
+        // A list may show the mark of what was let go of since: taken for ours, it would be deleted one day.
+        let unproven = !live
+            && object.record.as_ref().is_none_or(|record| record.letting_go)
+            && seen.as_ref().is_some_and(|seen| seen.mark.is_some());
+        let decision = plan::plan(self.situation(me, &entry, policy.as_deref(), &object, seen.as_ref(), view));
+        let unread = is_gone_unread(&object, &entry.source.uid, &decision);
+        drop(object);
+        if unread {
+            return self.work.read(key.clone(), ReadFor::Write);
+        }
+        if unproven
+            && matches!(decision, Decision::Apply { .. } | Decision::TransferOwnership { .. } | Decision::Record { .. })
+        {
+            return self.work.read(key.clone(), ReadFor::Write);
+        }
+        if behind && !anew && matches!(decision, Decision::Apply { .. } | Decision::TransferOwnership { .. }) {
+            // A list or a watch shows how it was before our last write. What there is by now is read before anything is
+            // written again: where the cluster was set back, it may be just that.
+            return self.work.read(key.clone(), ReadFor::Write);
+        }
+        let writes = matches!(
+            decision,
+            Decision::Create | Decision::RunAnew(_) | Decision::Apply { .. } | Decision::TransferOwnership { .. }
+        );
+        if writes && anew && self.waits_for_its_wave(now, &entry) {
+            return;
+        }
+        if writes && self.waits_for_a_webhook(now, key) {
+            return;
+        }
+        self.carry_out(now, me, &entry, policy, seen, decision, out);
+    }
+
+    /// Where another policy has the same written, the journal learns its name, and nothing is done about the object: only what
+    /// is told of it is another.
+    fn rename_policy(&mut self, entry: &Entry, policy: Option<&ApplyPolicy>) {
+        let object = self.objects.get(&entry.key);
+        let Some((record, policy)) = object.as_ref().and_then(|object| object.record.as_ref()).zip(policy) else {
+            return;
+        };
+        let former = self.policies.get(&record.policy);
+        if former.is_some_and(|former| plan::is_written_alike(record, former, entry, policy)) {
+            let record = AppliedRecord { policy: entry.policy, ..record.clone() };
+            drop(object);
+            self.set_record(&entry.key, record);
+        }
+    }
+
+    /// What a decision about an object is made from, if this is what is seen of it.
+    pub(in crate::core) fn situation<'a>(
+        &self,
+        me: Me,
+        entry: &'a Entry,
+        policy: Option<&'a ApplyPolicy>,
+        object: &'a Object,
+        seen: Option<&'a Seen>,
+        view: View,
+    ) -> Situation<'a> {
+        Situation {
+            me,
+            entry,
+            policy,
+            body: if self.inputs.is_held(&entry.input) { Body::Held } else { Body::Missing },
+            record: object.record.as_ref(),
+            seen,
+            view,
+            terminal: object.happened(&entry.source.uid),
+            marks: if self.believe_marks { Marks::Believed } else { Marks::Checked },
+            found: if self.is_overtaken(&entry.key) { Found::LetGo } else { Found::AsKnown },
+        }
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one decision and all it was made from")]
+    fn carry_out(
+        &mut self,
+        now: Monotonic,
+        me: Me,
+        entry: &Arc<Entry>,
+        policy: Option<Arc<ApplyPolicy>>,
+        seen: Option<Seen>,
+        decision: Decision,
+        out: &mut Effects,
+    ) {
+        let key = &entry.key;
+        match (decision, policy, seen) {
+            (Decision::Nothing(NoAction::Drifted), Some(policy), Some(seen)) => {
+                self.drifted(now, me, entry, policy, &seen, out);
+            }
+            (Decision::Nothing(_), _, seen) => {
+                self.settled(now, key);
+                self.let_go_unseen(now, me, key, seen, out);
+            }
+            (Decision::Record { origin, .. }, Some(policy), Some(seen)) => {
+                self.set_record(key, plan::record_of(entry, &seen, origin, true));
+                // Whoever made it may have ended before that was written.
+                self.note_created(entry, &policy);
+                self.settled(now, key);
+            }
+            (Decision::Verify { uid, origin }, Some(policy), _) => {
+                let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
+                let op = Op::Compare { entry: Arc::clone(entry), policy, mark, uid };
+                self.execute(now, key, Doing::Verify { entry: Arc::clone(entry), origin }, op, out);
+            }
+            (decision @ (Decision::Create | Decision::RunAnew(_)), Some(policy), _) => {
+                let ran = if let Decision::RunAnew(ran) = decision { Some(ran) } else { None };
+                let mark = Arc::new(plan::mark_of(me, entry, &policy, Origin::Created));
+                let op = Op::Create { entry: Arc::clone(entry), policy: Arc::clone(&policy), mark, ran };
+                self.execute(now, key, Doing::Create { entry: Arc::clone(entry), policy }, op, out);
+            }
+            (Decision::Apply { uid, takeover, origin }, Some(policy), _) => {
+                if takeover != ApplyTakeover::Adopt && self.is_fought_over(now, entry) {
+                    return;
+                }
+                let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
+                let record = self.objects.get(key).and_then(|object| object.record.clone());
+                let local = plan::left_alone(&policy, record.as_ref().filter(|record| record.uid == uid));
+                let doing = Doing::Apply {
+                    entry: Arc::clone(entry),
+                    policy: Arc::clone(&policy),
+                    uid: uid.clone(),
+                    origin,
+                    local: Arc::clone(&local),
+                };
+                let op = Op::Apply { entry: Arc::clone(entry), policy, mark, uid, takeover, local };
+                self.execute(now, key, doing, op, out);
+            }
+            (Decision::TransferOwnership { uid, origin }, Some(policy), _) => {
+                if self.is_fought_over(now, entry) {
+                    return;
+                }
+                let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
+                let op = Op::TransferOwnership { entry: Arc::clone(entry), mark, uid: uid.clone() };
+                self.execute(
+                    now,
+                    key,
+                    Doing::TransferOwnership { entry: Arc::clone(entry), policy, uid, origin },
+                    op,
+                    out,
+                );
+            }
+            (Decision::Wait(Reason::Progressing), ..) => {}
+            (Decision::Wait(reason), ..) => {
+                self.conclude(now, key, Progress::Pending, Some(reason), String::new());
+                self.retry(now, key, None);
+            }
+            (Decision::Withhold(reason), ..) => {
+                let message = match reason {
+                    Reason::OtherNamespace => {
+                        format!("this agent keeps these namespaces only: {}", self.config.namespaces)
+                    }
+                    Reason::AgentTooOld => TOO_OLD.to_owned(),
+                    Reason::MayHaveRun => MAY_HAVE_RUN.to_owned(),
+                    Reason::Vanished => VANISHED.to_owned(),
+                    _ => String::new(),
+                };
+                self.conclude(now, key, Progress::Withheld, Some(reason), message);
+                self.resume_removals(key);
+            }
+            (Decision::Skip(reason, why), _, seen) => {
+                self.conclude(now, key, Progress::Withheld, Some(reason), why.to_owned());
+                self.retry(now, key, None);
+                self.let_go_unseen(now, me, key, seen, out);
+            }
+            (Decision::UpdateRecord, policy, _) => {
+                let once = policy.is_some_and(|policy| policy.mode == ApplyMode::CreateOnly);
+                let record = self.objects.get(key).and_then(|object| object.record.clone());
+                if let Some(record) = record {
+                    let impersonate = entry.impersonate.clone();
+                    // What is never applied again claims nothing of anybody.
+                    let left = record.left.clone().filter(|_| !once);
+                    let record = AppliedRecord { policy: entry.policy, impersonate, letting_go: false, left, ..record };
+                    self.set_record(key, record);
+                }
+                self.settled(now, key);
+            }
+            (Decision::Fail(reason, message), ..) => {
+                self.conclude(now, key, Progress::Failed, Some(reason), message);
+                // Of kinds and bodies an event tells; of what is in the way nothing does.
+                if !matches!(reason, Reason::KindMissing | Reason::BodyMissing) {
+                    self.retry(now, key, None);
+                }
+            }
+            (
+                Decision::Record { .. }
+                | Decision::Verify { .. }
+                | Decision::Create
+                | Decision::RunAnew(_)
+                | Decision::Apply { .. }
+                | Decision::TransferOwnership { .. },
+                ..,
+            ) => unreachable!("they are decided only with a policy, and of what is seen"),
+        }
+    }
+
+    /// Whether a write must wait because a webhook does not answer for others of its kind and namespace. It counts as
+    /// tried: neither its wave nor what comes after waits with it.
+    fn waits_for_a_webhook(&mut self, now: Monotonic, key: &ObjectKey) -> bool {
+        if !self.work.is_stuck(key) {
+            return false;
+        }
+        // What failed for itself says so, and waits for its own time.
+        self.retry(now, key, None);
+        if self.objects.get(key).is_some_and(|object| failed_for_a_webhook(&object.outcome)) {
+            self.mark_tried(key);
+        } else if let Some(message) = self.work.wait_for_webhook(key) {
+            let message = format!("waiting: an admission webhook fails for this kind in this namespace: {message}");
+            self.conclude(now, key, Progress::Pending, Some(Reason::Webhook), message);
+        }
+        true
+    }
+
+    /// Whether a correction must wait because it was undone before, and again.
+    fn is_fought_over(&mut self, now: Monotonic, entry: &Entry) -> bool {
+        let Some(object) = self.objects.get(&entry.key) else { return false };
+        let correction = object.work.is_tried() && object.outcome.progress == Progress::Applied;
+        drop(object);
+        if !correction || !self.waits_to_correct(now, &entry.key) {
+            return false;
+        }
+        let message =
+            "another client keeps changing this object and the agent keeps reverting it; corrections now back off. \
+                       Stop that client, or exempt the field in the Placement"
+                .to_owned();
+        self.record_event(now, &entry.key, Reason::Drifted, message);
+        true
+    }
+
+    /// Counts a correction of an object, and whether it must wait for those before it: then it is tried again by itself. What
+    /// else is found about the object meanwhile is no reason to try it sooner.
+    pub(in crate::core) fn waits_to_correct(&mut self, now: Monotonic, key: &ObjectKey) -> bool {
+        let Some(object) = self.objects.get_mut(key) else { return false };
+        let (count, last) = object.corrections;
+        let count = if now.since(last) > CORRECTIONS_FORGOTTEN { 0 } else { count };
+        object.corrections = (count + 1, now);
+        if count < CORRECTIONS_AT_ONCE {
+            return false;
+        }
+        let wait = self.jitter.half(count - CORRECTIONS_AT_ONCE + 1, RETRY.0, RETRY.1);
+        if now.since(last) >= wait {
+            return false;
+        }
+        object.corrections = (count, last);
+        let until = last + wait;
+        self.work.dequeue(object, key);
+        self.work.wait(object, key, until);
+        true
+    }
+}
