@@ -18,8 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::wire::v1::{
-    Accepted, Attested, ClusterFacts, Continuity, Decommission, DecommissionReport, EnrolRequest, Instance,
-    ObjectReport,
+    Attested, ClusterFacts, Continuity, Decommission, DecommissionReport, EnrolRequest, Instance, ObjectReport,
 };
 use tideline_common::{
     ApplyPolicy, Capabilities, DesiredSet, Digest, Entry, Formers, GroupKind, HubId, Monotonic, ObjectKey, Reason,
@@ -74,6 +73,7 @@ use model::removal::{Cause, JournalAge, Removal};
 use report::associated::Associates;
 use report::kube_events::KubeEvents;
 use report::reports::Reports;
+use sync::accepted::AcceptedSets;
 use sync::mode::HubVerdict;
 use sync::place::ClusterIdentity;
 use sync::session::{Session, Token};
@@ -171,8 +171,6 @@ pub struct Core {
     target: Option<TargetId>,
     /// What this agent was before, whose marks are its own.
     formers: Formers,
-    /// The newest set that it accepted as one of them. It is shown to the hub, and no set is compared with it.
-    inherited: Option<Attested>,
     cluster_identity: ClusterIdentity,
     jitter: Jitter,
     session: Session,
@@ -180,9 +178,7 @@ pub struct Core {
     token: Token,
     /// How often the hub was asked since the mode is what it is.
     asked: u32,
-    accepted: Option<Accepted>,
-    /// The newest set that was ever accepted, as far as is known here, with the hub's word of it.
-    newest: Option<Attested>,
+    sets: AcceptedSets,
     history: Continuity,
     desired: DesiredSet,
     policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
@@ -263,7 +259,6 @@ impl Core {
         let mut core = Self {
             target: enrolled.map(|enrolled| enrolled.target),
             formers,
-            inherited,
             cluster_identity: ClusterIdentity::new(cluster, config.facts.clone(), config.answered),
             jitter: Jitter::new(config.seed),
             session: Session::since(session),
@@ -271,8 +266,7 @@ impl Core {
             token: if token_spent { Token::Spent } else { Token::Untried },
             asked: 0,
             believe_marks: accepted.is_none(),
-            accepted: accepted.map(|accepted| accepted.set),
-            newest: [accepted, floor].into_iter().flatten().max_by_key(|known| known.set.version),
+            sets: AcceptedSets::new(accepted, floor, inherited),
             history,
             desired: DesiredSet::default(),
             policies,
@@ -403,7 +397,7 @@ impl Core {
     /// How much is kept, for metrics.
     pub fn stats(&self) -> CoreStats {
         CoreStats {
-            revision: self.accepted.map_or(0, |accepted| accepted.version.revision.0),
+            revision: self.sets.current().map_or(0, |accepted| accepted.version.revision.0),
             assigned: self.desired.len(),
             removals: self.removals.len(),
         }

@@ -144,7 +144,7 @@ impl Look {
 impl Core {
     /// Sees to it that a patrol is due some time, and that one ends that has nothing more to do.
     pub(in crate::core) fn patrol(&mut self, now: Monotonic, out: &mut Effects) {
-        if self.phase != Phase::Running || self.accepted.is_none() || self.me().is_none() {
+        if self.phase != Phase::Running || self.sets.current().is_none() || self.me().is_none() {
             return;
         }
         if matches!(&self.patrol.stage, Stage::Mending(keys) if keys.is_empty()) {

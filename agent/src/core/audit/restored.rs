@@ -86,7 +86,7 @@ impl Core {
         mark: Option<&Mark>,
         listed: bool,
     ) {
-        let whole = !self.is_broken() && self.accepted.is_some() && self.journal_age != JournalAge::SetBack;
+        let whole = !self.is_broken() && self.sets.current().is_some() && self.journal_age != JournalAge::SetBack;
         let Some((me, mark)) = self.me().zip(mark).filter(|_| listed && whole) else { return };
         if mark.ownership(me, key) != Ownership::Ours
             || self.desired.get(key).is_some()

@@ -259,7 +259,7 @@ impl Core {
         let request = ReportedRequest {
             session,
             seq: self.reports.seq,
-            accepted: self.accepted,
+            accepted: self.sets.current(),
             applied,
             in_sync,
             conditions,
@@ -406,9 +406,10 @@ impl Core {
             truncate(&mut condition.message, MESSAGE_BYTES_MAX);
         }
         let tried = self.work.all_tried() && !self.gates.hold_any();
-        let applied = self.accepted.filter(|_| tried).map(|Accepted { version, .. }| version).or(self.reports.applied);
+        let applied =
+            self.sets.current().filter(|_| tried).map(|Accepted { version, .. }| version).or(self.reports.applied);
         // Where nothing is to be watched, watches do not tell how the cluster does.
-        let in_sync = self.accepted.is_some() && self.cluster_identity.answers() && self.kinds.in_sync();
+        let in_sync = self.sets.current().is_some() && self.cluster_identity.answers() && self.kinds.in_sync();
         Facts { applied, in_sync, conditions, decommission: self.decommissioned() }
     }
 

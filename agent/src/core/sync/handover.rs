@@ -39,7 +39,7 @@ impl Core {
         }
         if let Some(former) = self.target {
             self.formers = self.formers.with(former).without(enrolled.target);
-            self.leave_sets();
+            self.sets.leave();
             for tombstone in self.removals.keys().cloned().collect::<Vec<_>>() {
                 self.void_removal(&tombstone);
             }
@@ -64,13 +64,8 @@ impl Core {
 
     /// What this agent is now is on disk. A set of the former target that was on its way there came before.
     pub(in crate::core) fn became_target(&mut self, out: &mut Effects) {
-        self.leave_sets();
+        self.sets.leave();
         self.open_session(out);
-    }
-
-    fn leave_sets(&mut self) {
-        self.inherited = self.newest.take().or(self.inherited);
-        self.accepted = None;
     }
 
     /// What this place shows, if that has a mark of a former target that no application would write anew.

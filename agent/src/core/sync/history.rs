@@ -24,12 +24,12 @@ const BROKEN: &str = "the hub lost history that its clusters have seen; this age
 impl Core {
     /// The newest set that was ever accepted, as far as is known here.
     pub(in crate::core) fn floor(&self) -> Option<Accepted> {
-        self.newest.map(|newest| newest.set)
+        self.sets.newest().map(|newest| newest.set)
     }
 
     /// What the hub is to judge its history by.
     pub(in crate::core) fn shown(&self) -> Option<Shown> {
-        self.newest.map(|Attested { set: _, attestation }| attestation.shown())
+        self.sets.newest().map(|Attested { set: _, attestation }| attestation.shown())
     }
 
     /// What the hub said last of its history.

@@ -79,7 +79,7 @@ impl Core {
         self.session.untold = false;
         let request = SessionRequest {
             facts: self.cluster_identity.facts().clone(),
-            accepted: self.newest.or(self.inherited),
+            accepted: self.sets.shown(),
             formers: self.formers.iter().collect(),
             asked_as: None,
             instance: self.config.instance.clone(),
@@ -93,7 +93,7 @@ impl Core {
 
     /// Asks for what is new, and lets the hub take its time.
     pub(in crate::core) fn poll(&mut self, now: Monotonic, out: &mut Effects) {
-        let gather = match self.accepted {
+        let gather = match self.sets.current() {
             Some(accepted) if !self.session.repair.is_needed() => Gather::changes(accepted, &self.desired),
             Some(_) | None => self.session.repair.everything(),
         };
@@ -270,7 +270,7 @@ impl Core {
     ) {
         self.polled_well();
         let held = Held {
-            accepted: self.accepted,
+            accepted: self.sets.current(),
             floor: self.floor(),
             decommission: self.decommission,
             desired: &self.desired,

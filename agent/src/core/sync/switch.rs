@@ -178,8 +178,7 @@ impl Core {
         let Change { accepted, put, remove, policies, tombstones, left_at, terminal, decommission } = change;
         let epoch = accepted.set.version.epoch;
         self.policies.extend(policies);
-        self.accepted = Some(accepted.set);
-        self.newest = Some(accepted);
+        self.sets.accept(accepted);
         let many = put.len() >= PACK_MIN;
         if std::mem::take(&mut self.lacks_bodies) {
             // They came with this set, and nothing else tells of that.
