@@ -127,7 +127,7 @@ pub struct Loaded {
     pub token_spent: bool,
     /// The cluster that this identity is of, if the hub was ever told.
     pub cluster: Option<Uid>,
-    /// The newest session that is in this agent's home.
+    /// The newest session in this agent's session store.
     pub session: SessionName,
     /// The newest set that this identity is known to have accepted, whether or not the journal still has it. Nothing older
     /// is accepted again.
@@ -424,7 +424,7 @@ impl Core {
         self.fuse.started(now);
         self.retire_all();
         self.reports.everything(self.objects.names(), now);
-        // No watch tells of what is never looked at; untried, it would hold up every later wave.
+        // No watch reports a namespace that is excluded; an untried entry there would delay every later wave.
         let elsewhere = self.objects.keys().filter(|key| !self.config.namespaces.keep(key));
         for key in elsewhere.cloned().collect::<Vec<_>>() {
             self.enqueue(&key);

@@ -136,7 +136,7 @@ pub(crate) struct Driver {
     /// Held while this is another cluster than that of the identity, as far as is known without the hub.
     misplaced: Option<ReadinessGate>,
     mode_reporter: ModeReporter,
-    /// The session of a later process in this one's home.
+    /// The session of a later process in this one's session store.
     replaced: Option<SessionName>,
     /// Why the API server has not accepted the credentials for too long.
     unauthorized: Option<String>,
@@ -304,7 +304,7 @@ impl Driver {
                 () = sleep_until(wake) => self.fire_timers(&mut events),
             }
         };
-        // Everything lets go of the journal now.
+        // Everything drops its handle of the journal now.
         self.watches.set_none();
         self.followers.set_none();
         self.end.cancel();

@@ -7,7 +7,7 @@ use http::Uri;
 use hyper_util::client::proxy::matcher::Matcher;
 use tideline_common::HubUrl;
 
-/// In the order in which they are looked at.
+/// In order of precedence.
 const VARIABLES: [[&str; 2]; 2] = [["HTTPS_PROXY", "https_proxy"], ["ALL_PROXY", "all_proxy"]];
 /// Where none is used.
 const EXCEPT: [&str; 2] = ["NO_PROXY", "no_proxy"];

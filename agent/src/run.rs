@@ -59,7 +59,7 @@ pub struct Options {
     /// Where /livez, /readyz and /metrics are served, without authentication; `off` for nowhere
     #[arg(long, env = "TIDELINE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub listen: Listen,
-    /// How often everything is looked at whatever the watches say, about: `10m`, `90s`, `1h`
+    /// How often everything is listed whatever the watches say, about: `10m`, `90s`, `1h`
     #[arg(long, env = "TIDELINE_PATROL", value_name = "PERIOD", default_value = "10m", value_parser = period)]
     pub patrol: Duration,
     /// Whether objects that cannot be kept as their sources say get Events, which `kubectl describe` shows
@@ -75,7 +75,7 @@ pub struct Options {
 
 /// The period of the patrol, unless something else is said.
 pub const PATROL_EVERY: Duration = Duration::from_mins(10);
-/// The shortest period of the patrol: with 50,000 objects one takes a second, and the two looks are ten apart.
+/// The shortest period of the patrol: with 50,000 objects one takes a second, and its two lists are ten apart.
 const PATROL_MIN: Duration = Duration::from_secs(1);
 
 fn period(text: &str) -> Result<Duration, String> {
@@ -307,7 +307,7 @@ struct Prepared {
     lease: Option<lease::Place>,
     listener: Option<TcpListener>,
     registry: Registry,
-    /// Last, so that everything else has let go of the directory.
+    /// Last, so that everything else has dropped its handle of the directory.
     data_dir: DataDir,
 }
 

@@ -45,8 +45,8 @@ pub enum Error {
     NoAuthorities { path: PathBuf, source: link::Error },
 }
 
-/// How often the files of the token and of the authorities are looked at. They are small, and whoever puts one there waits
-/// for it.
+/// How often the files of the token and of the authorities are checked. They are small, and whoever puts one there waits for
+/// it.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// What was given, as far as it can be read.
@@ -142,7 +142,7 @@ impl TokenFile {
             tokio::time::sleep(LOOK_EVERY).await;
             let path = self.path.clone();
             let read = tokio::task::spawn_blocking(move || read_token(&path)).await;
-            // What is gone or written in part is looked at again.
+            // A file that is gone or half written is checked again.
             let Ok(Ok(token)) = read else { continue };
             if self.holds.replace(token.id()) == Some(token.id()) {
                 continue;

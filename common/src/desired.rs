@@ -187,8 +187,9 @@ impl Tombstone {
 /// A tombstone with the prune policy that was last in force. It speaks for its place: whichever source had it there before
 /// goes by this policy too, for agents may not have seen every source that came and went.
 ///
-/// Where the place is assigned again nothing is removed. It says what happened there meanwhile, so that an agent that was away
-/// ends where one ends that saw it: what was to be let go of counts as adopted, and what is made once is made anew if it is gone.
+/// Where the key is assigned again, nothing is removed. The tombstone says what happened meanwhile, so that an agent that was
+/// offline ends as one that saw it: an object that was due for orphaning counts as adopted, and a create-only object is
+/// created anew if it is gone.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(from = "UnassignmentFields")]
 pub struct Unassignment {

@@ -140,8 +140,8 @@ impl ItemHash {
 /// The digest of a set, kept up to date item by item in constant time.
 ///
 /// Each bucket is the sum modulo 2^256 of the hashes of its items (the additive multiset hash of Bellare and Micciancio,
-/// 1997); the digest of the set is SHA-256 over the buckets. The hub signs it, so it needs to detect faults and lag, not
-/// to withstand a hub that looks for collisions. 8 KiB.
+/// 1997); the digest of the set is SHA-256 over the buckets. The hub signs it, so it needs to detect faults and lag, not to
+/// withstand a hub that searches for collisions. 8 KiB.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SetDigest {
     buckets: Box<[[u64; 4]; BUCKETS]>,

@@ -1,8 +1,8 @@
 //! How well an object does: one table of rules by kind, after the conventions of kstatus
 //! (sigs.k8s.io/cli-utils/pkg/kstatus) and the Kubernetes API conventions on `observedGeneration` and conditions.
 //!
-//! Where kstatus looks at a clock (a Pod that was not scheduled for so long), the rules here do not: what they say follows
-//! from the object alone. Where kstatus calls a running Job current, they say that it is not done.
+//! Where kstatus reads a clock (a Pod that was not scheduled for so long), the rules here do not: what they say follows from
+//! the object alone. Where kstatus calls a running Job current, they say that it is not done.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -71,7 +71,7 @@ fn rule(kind: &GroupKind) -> Rule {
     }
 }
 
-/// Judges a whole object. One without a status of its kind's form is never ready, unless its kind has no status at all.
+/// Judges a whole object. One without a status of its kind's schema is never ready, unless its kind has no status at all.
 pub fn assess(kind: &GroupKind, object: &Value) -> Assessment {
     let object = Object::new(object);
     let verdict = if object.is_deleting() {

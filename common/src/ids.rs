@@ -365,7 +365,7 @@ impl fmt::Debug for SpaceName {
 #[serde(try_from = "String", into = "String")]
 pub struct Uid(Form);
 
-/// Each text has one form only. Those of API servers are UUIDs, of which there are several for every object.
+/// Each text has one canonical spelling. Those of API servers are UUIDs, of which there are several for every object.
 #[derive(Clone, PartialEq, Eq, Hash)]
 enum Form {
     Uuid(Uuid),

@@ -28,7 +28,7 @@ const RESPONSE_COMPONENTS: &str = concat!(
     r#"("@status" "content-digest" "tideline-run" "@method";req "@path";req "@query";req "content-digest";req "#,
     r#""tideline-run";req "signature-input";req "signature";req)"#
 );
-/// Bytes of a signature header that are looked at; ours have up to 400, and the runs of 16 replicas 930.
+/// Bytes read of a signature header; ours have up to 400, and the runs of 16 replicas 930.
 pub const HEADER_BYTES_MAX: usize = 1024;
 /// Bytes of a nonce before encoding: no two requests of a key share one by chance.
 pub const NONCE_BYTES: usize = 16;
@@ -301,7 +301,7 @@ struct Input<'a> {
     claims: Claims,
 }
 
-/// Reads the one form of `Signature-Input` that is written here; others are refused, not interpreted.
+/// Reads the one syntax of `Signature-Input` that is written here; others are refused, not interpreted.
 fn parse_input(header: &str) -> Result<Input<'_>, Error> {
     let malformed = || Error::Malformed(SIGNATURE_INPUT);
     if header.len() > HEADER_BYTES_MAX {

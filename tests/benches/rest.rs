@@ -119,7 +119,7 @@ async fn measure(objects: usize, arguments: &Arguments) -> Result<()> {
     site.stop_hub().await
 }
 
-/// Waits until a patrol begins, and until it is over: its two looks are ten seconds apart.
+/// Waits until a patrol begins, and until it is over: its two lists are ten seconds apart.
 async fn patrolled(site: &Site) -> Result<()> {
     let lists = || anyhow::Ok(site.requests()?.values().filter(|request| request.verb == "list").count());
     let before = lists()?;

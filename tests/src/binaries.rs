@@ -20,7 +20,7 @@ impl Binaries {
     ///
     /// # Errors
     ///
-    /// When it is set and a binary is not there: a wrong path must not look like a wish to skip.
+    /// When it is set and a binary is missing: a wrong path must not pass for a wish to skip.
     pub fn locate() -> Result<Option<Self>> {
         let Some(directory) = env::var_os("TIDELINE_BIN_DIR").map(PathBuf::from) else {
             return Ok(None);

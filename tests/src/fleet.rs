@@ -286,7 +286,7 @@ impl Agent {
         }
     }
 
-    /// Puts a token where it looks for one, while it runs.
+    /// Puts a token where the agent reads one, while it runs.
     ///
     /// # Errors
     ///

@@ -14,7 +14,7 @@ use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use crate::wait::eventually;
 use crate::{Scratch, leash};
 
-/// Bytes of log quoted in a failure: some forty lines, what one looks at first.
+/// Bytes of log quoted in a failure: the last forty lines or so.
 const LOG_TAIL_BYTES: usize = 6_000;
 
 /// A running child in a process group of its own, with its output in a log file. Killed, with its group, on drop.

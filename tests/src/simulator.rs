@@ -7,10 +7,10 @@
 //!                             └──────────── events ◀──────────────┘
 //! ```
 //!
-//! It writes what the real controllers write, as far as clients look at it: owner references, template hashes,
-//! revisions, copied annotations, statuses with observedGeneration and conditions. It also does what the garbage
-//! collector and the kubelet would: children of what is gone are deleted, Pods that are asked to end do. Names of
-//! children follow from their owners, so a step taken twice on an old view is refused, not doubled.
+//! It writes what the real controllers write, as far as clients read it: owner references, template hashes, revisions, copied
+//! annotations, statuses with observedGeneration and conditions. It also does what the garbage collector and the kubelet
+//! would: children of deleted owners are deleted, Pods that are asked to end do. Names of children follow from their owners,
+//! so a step taken twice on an old view is refused, not doubled.
 //!
 //! Not simulated: paused Deployments, `minReadySeconds`, progress deadlines, the steps of a rolling update (the new
 //! Pods all come before the old ones all go), later changes of copied annotations, and trimming of the revision history.
@@ -46,7 +46,7 @@ use self::step::Step;
 const POD_START: Duration = Duration::from_millis(400);
 /// When to try again after the API server refused a step for a reason that may pass.
 const RETRY: Duration = Duration::from_secs(1);
-/// When to look again though nothing happened, as the real controllers do.
+/// When to reconcile again though nothing happened, as the real controllers do.
 const RESYNC: Duration = Duration::from_mins(5);
 /// Requests at once: an embedded server on two cores is busy with four.
 const CONCURRENCY: usize = 4;
@@ -181,8 +181,8 @@ fn controller(object: &impl Resource<DynamicType = ()>) -> Option<&str> {
     owners.filter(|owner| owner.controller == Some(true)).map(|owner| owner.uid.as_str()).next()
 }
 
-/// Names a child after its owner, the same at every look: `bytes` as characters that Kubernetes uses for such names,
-/// which spell no words.
+/// Names a child after its owner, always alike: `bytes` as characters that Kubernetes uses for such names, which spell no
+/// words.
 fn suffix(bytes: &[u8], length: usize) -> String {
     const ALPHABET: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
     bytes.iter().take(length).map(|byte| char::from(ALPHABET[usize::from(*byte) % ALPHABET.len()])).collect()

@@ -6,11 +6,11 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::time::{Instant, sleep, timeout};
 
-/// Time between two looks: short beside every claim about seconds, long beside the cost of one request.
+/// Time between two probes: short beside every claim about seconds, long beside the cost of one request.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Longest time for one look. A request that went into a wire since cut would otherwise use up the whole wait, though
-/// the next one would succeed.
+/// Longest time for one probe. A request on a wire that was cut would otherwise use up the whole wait, though the next one
+/// would succeed.
 const PROBE_MAX: Duration = Duration::from_secs(10);
 
 /// Calls `probe` until it returns a value, for at most `limit`.

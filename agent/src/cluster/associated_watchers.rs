@@ -162,8 +162,8 @@ impl Task {
         }
     }
 
-    /// Lists, then watches, until something fails; where it may look in some namespaces only, in each of them at once. Where
-    /// the watch was denied before, all is listed only when the watch is known to be let through or not.
+    /// Lists, then watches, until something fails; where only some namespaces may be read, in each of them at once. Where the
+    /// watch was denied before, the kind counts as listed only once the watch is known to be granted or not.
     async fn pass(&self, pauses: &mut Pauses, permission: &mut WatchPermission) -> Result<Ended, Closed> {
         let streams: Vec<_> = match &self.follow.namespace {
             Some(namespace) => self.stream(Some(namespace)).into_iter().collect(),

@@ -1,8 +1,8 @@
 //! Which workloads an autoscaler scales.
 //!
-//! Asked when such a workload is about to be applied, and no watch is held for it. An answer must be from a look that began
-//! after the question: an older one may miss the autoscaler whose doing is the reason for applying. Whoever asks while
-//! a look is under way shares the next one with all who did, so there is at most one at a time per namespace.
+//! Asked when such a workload is about to be applied; no watch is kept for it. An answer must be from a list that began after
+//! the question: an older one may miss the autoscaler that is the reason for applying. Callers that arrive during a list share
+//! the next one, so there is at most one at a time per namespace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,9 +31,9 @@ pub(super) struct Autoscaled {
 
 #[derive(Debug, Default)]
 struct Namespace {
-    /// Looks begun so far.
+    /// Lists begun so far.
     begun: AtomicU64,
-    /// The number and outcome of the last look.
+    /// The number and outcome of the last list.
     last: tokio::sync::Mutex<(u64, Workloads)>,
 }
 

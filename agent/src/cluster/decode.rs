@@ -108,7 +108,7 @@ fn label<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a String> {
     metadata.labels.as_ref()?.get(name)
 }
 
-/// The rules look at the object as a whole; of the metadata only at what is put back here.
+/// The rules read the whole object, but of the metadata only what is put back here.
 fn assess(resource: &Resource, metadata: &ObjectMeta, rest: &mut Value) -> Assessment {
     if rest.is_null() {
         *rest = json!({});
@@ -126,7 +126,7 @@ fn managed_digest(entries: &[ManagedFieldsEntry]) -> Option<Digest> {
     digest_of(entries.iter().filter(|entry| fields::is_ours(entry)), "tideline/managed/v1")
 }
 
-/// What changes when somebody else takes or lets go of a field. Subresources are their controllers' business.
+/// Changes when somebody else takes or releases a field. Subresources are their controllers' business.
 fn others_digest(entries: &[ManagedFieldsEntry]) -> Option<Digest> {
     digest_of(entries.iter().filter(|entry| fields::is_anothers(entry)), "tideline/others/v1")
 }

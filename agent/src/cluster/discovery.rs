@@ -80,8 +80,8 @@ impl Kinds {
         Self { client, readings: Mutex::default(), changed: Notify::new() }
     }
 
-    /// As [`Kinds::resolve`], or at the version that its group prefers of those at which it is served: an object is the same
-    /// at each, to be looked at and to be removed.
+    /// As [`Kinds::resolve`], or at the version that its group prefers among those served: an object is the same at each
+    /// version, and can be read and removed at any.
     pub(super) async fn find(&self, kind: &GroupKind, version: &Arc<str>) -> Result<Arc<Resource>, Unresolved> {
         let missing = match self.resolve(kind, version).await {
             Err(Unresolved::Missing(missing)) => missing,

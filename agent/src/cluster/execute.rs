@@ -437,7 +437,7 @@ impl Executor {
         Ok(object.map(|object| target.decode(scope, object)).transpose()?)
     }
 
-    /// Looks in which fields an object is not as it was applied.
+    /// Finds the fields in which an object differs from what was applied.
     async fn compare(
         &self,
         scope: &Scope,

@@ -1,4 +1,4 @@
-//! What would go with a namespace, or with a definition: a live look, so that nothing foreign is ever deleted along.
+//! What would be deleted with a namespace or a definition: listed live, so that nothing foreign is ever deleted along.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +18,10 @@ use super::resource::Resource;
 
 /// Objects on one page.
 const PAGE: u32 = 500;
-/// Objects looked at before the look is given up: what holds more is not empty in any sense.
+/// Objects listed before the inspection gives up: what holds more is certainly not empty.
 const OBJECTS_MAX: usize = 200_000;
 
-/// What a live look found.
+/// What an inspection found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Contents {
     pub(super) foreign: u64,
@@ -29,8 +29,7 @@ pub(super) struct Contents {
     pub(super) ours: u64,
 }
 
-/// Looks at everything in a namespace. A kind that cannot be listed fails the look as a whole: what is not seen may be
-/// there.
+/// Lists everything in a namespace. A kind that cannot be listed fails the whole inspection: what is not seen may be there.
 pub(super) async fn namespace(client: &Client, scope: &Scope, name: &str) -> Result<Contents, Failure> {
     let discovery = Discovery::new(client.clone()).run().await.map_err(|error| Failure::of_client(&error))?;
     let mut census = Census::new(scope);
@@ -53,7 +52,7 @@ pub(super) async fn namespace(client: &Client, scope: &Scope, name: &str) -> Res
     Ok(census.finish())
 }
 
-/// Looks at every object of the kind that a definition defines.
+/// Lists every object of the kind that a definition defines.
 pub(super) async fn definition(
     client: &Client,
     scope: &Scope,

@@ -15,7 +15,7 @@ use tracing::warn;
 use super::connect;
 use crate::certificates::Clock;
 
-/// How often the file is looked at, and those that it names: a few kilobytes.
+/// How often the file, and those that it names, are checked: a few kilobytes.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
 /// The kubeconfig that a run began with.
@@ -39,7 +39,7 @@ impl KubeconfigFile {
         let mut useless = None;
         loop {
             sleep(LOOK_EVERY).await;
-            // What is gone or written in part is looked at again.
+            // A file that is gone or half written is checked again.
             let Some(now) = look(&path).await.filter(|now| in_use != Some(*now) && useless != Some(*now)) else {
                 continue;
             };

@@ -36,9 +36,9 @@ use super::watch::{Decoded, Ended, News, PAGE_METADATA, PAGE_WHOLE, Pauses, Watc
 use crate::core::{Event, Observed, Served};
 use crate::namespaces::Namespaces;
 
-/// Time between looks for a kind that is not served.
+/// Time between checks for a kind that is not served.
 const MISSING_EVERY: Duration = Duration::from_secs(30);
-/// Time between looks, and how many, after some definition changed: its kind is served a moment after it says so.
+/// Time between checks, and how many, after some definition changed: its kind is served a moment after it says so.
 const CHANGED_EVERY: Duration = Duration::from_secs(1);
 const CHANGED_LOOKS: u32 = 10;
 
@@ -145,7 +145,7 @@ impl Watches {
         }
     }
 
-    /// Looks once at what there is of a kind, beside its watch.
+    /// Lists a kind once, beside its watch.
     pub fn list(&self, list: MetadataList) {
         let (client, kinds, events) = (self.client.clone(), Arc::clone(&self.kinds), self.events.clone());
         let (namespaces, stop) = (self.namespaces.clone(), self.stop.child_token());
@@ -201,7 +201,7 @@ impl Task {
         let mut looks = 0;
         let kinds = Arc::clone(&self.kinds);
         loop {
-            // From before the look, so that no change is missed between it and the wait.
+            // From before the check, so that no change is missed between it and the wait.
             let change = kinds.change();
             let resource = match self.kinds.find(&self.kind, &self.version).await {
                 Ok(resource) => resource,

@@ -137,14 +137,14 @@ fn a_removal_beyond_the_fuse_is_held_and_said() {
     assert_eq!(held.count(), 30);
 }
 
-/// What is held was assigned again, and left again before anybody looked: it is as many as before.
+/// Held removals were assigned again, and unassigned before they were evaluated: they are as many as before.
 #[test]
 fn what_comes_back_and_leaves_again_is_counted_whole_by_the_fuse() {
     let (mut world, keys) = held_by_the_fuse();
     for key in &keys[..30] {
         world.hub.put(key, 1, 1);
     }
-    // Nothing of it is looked at yet.
+    // None is evaluated yet.
     while world.core.desired.len() < keys.len() {
         world.advance();
     }

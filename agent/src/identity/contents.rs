@@ -60,8 +60,8 @@ pub(super) struct Contents {
     /// The cluster whose sessions the hub accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) cluster: Option<Uid>,
-    /// The newest session that was offered to this home. A copy of a home is another home, which does not know what is offered
-    /// to the first from then on.
+    /// The newest session that was offered to this session store. A copy of a data directory is a store of its own, which does
+    /// not learn of sessions offered to the first from then on.
     #[serde(default)]
     pub(super) session: SessionName,
     /// The newest set that was accepted. Written now and then, so it may be behind.

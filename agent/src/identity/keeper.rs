@@ -97,9 +97,9 @@ async fn read_again(path: &Path, patient: bool) -> Result<Option<Contents>, Erro
 }
 
 impl Found {
-    /// Looks for the identity of the agent of `directory` there and in the Secret, or makes one for `token`. A token given
-    /// to an agent that is not enrolled yet replaces what is pinned. An enrolled agent needs none; a new one of its hub says
-    /// where that is now.
+    /// Reads the identity of the agent of `directory` there and in the Secret, or makes one for `token`. A token given to an
+    /// agent that is not enrolled yet replaces what is pinned. An enrolled agent needs none; a new one of its hub says where
+    /// that is now.
     pub(crate) async fn look(
         directory: &Path,
         token: Option<&EnrolmentToken>,
@@ -357,7 +357,8 @@ impl Keeper {
         self.contents().enrolled.clone()
     }
 
-    /// The key with which it enrols, which is in the home. Who shows one that is not may come back without it.
+    /// The key with which it enrols, which is stored first. An agent that shows a key that is not stored may come back without
+    /// it.
     pub(crate) async fn enrolling_key(&self) -> Result<SigningKey, Error> {
         let mut seed = None;
         self.change(|contents| seed = Some(contents.next_seed.unwrap_or(contents.seed))).await?;
@@ -392,7 +393,7 @@ impl Keeper {
         self.contents().cluster.clone()
     }
 
-    /// How far the identity has come: the newest session in its home, and the newest set that was accepted.
+    /// How far the identity has come: the newest session that is stored, and the newest set that was accepted.
     pub(crate) fn newest_session_and_floor(&self) -> (SessionName, Option<Attested>) {
         let contents = self.contents();
         (contents.session, contents.floor)
@@ -432,8 +433,8 @@ impl Keeper {
         Ok(())
     }
 
-    /// Keeps that this session was offered, and the cluster that the identity is of. Returns the session that is in the home
-    /// then: another if a later process has written there, which is left as it is. Of replicas the home is the Secret, and a
+    /// Stores that this session was offered, and the cluster that the identity is of. Returns the session that is stored then:
+    /// another if a later process has stored one, which is left as it is. Replicas share the Secret as their session store: a
     /// session that only the file has is none that the next of them knows.
     pub(crate) async fn keep_session(&self, session: SessionName, cluster: Option<Uid>) -> Result<SessionName, Error> {
         let home = self.read_home().await?;
@@ -454,15 +455,16 @@ impl Keeper {
         Ok(session)
     }
 
-    /// Has the Secret hold what the file holds by now, where it is a copy of it. Where it is the home, it does already.
+    /// Writes to the Secret what the file holds by now, where the Secret is a copy. Where it is the session store, it is up to
+    /// date already.
     pub(crate) async fn copy_to_secret(&self) {
         if self.home == HomeIn::Directory {
             let _logged = self.write_secret().await;
         }
     }
 
-    /// Has the Secret hold what the file holds, where it is the home. And where it was found to be another process's: until it is
-    /// not any more, no session is used, whatever the hub offers.
+    /// Writes to the Secret what the file holds, where the Secret is the session store. And where it was found to be another
+    /// process's: until it is no longer, no session is used, whatever the hub offers.
     async fn reach_home(&self) -> Result<(), Error> {
         if self.home == HomeIn::Directory && self.superseded.borrow().is_none() {
             return Ok(());
@@ -476,7 +478,7 @@ impl Keeper {
         Err(Error::SecretUnwritten { place, why })
     }
 
-    /// Reads which session is in the home by now, whoever wrote it.
+    /// Reads which session is stored by now, whoever wrote it.
     pub(crate) async fn read_home(&self) -> Result<SessionName, Error> {
         let path = self.path.clone();
         let read = tokio::task::spawn_blocking(move || file::read(&path));

@@ -31,18 +31,18 @@ pub(super) struct TwoTargets {
     pub(super) file: TargetId,
 }
 
-/// Which sessions are in this agent's home.
+/// Which copy of the identity is the session store: the one whose session is this agent's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HomeIn {
-    /// Those of the data directory; those of the Secret only for a start without one. So of two copies of a data directory in
-    /// one cluster each is a home of its own.
+    /// The data directory; the Secret only for a start without one. So each of two copies of a data directory in one cluster
+    /// is a store of its own.
     Directory,
     /// Those of the Secret as well: replicas share it, and a Lease decides which of them is at work.
     Secret,
 }
 
-/// Joins what Secret and file say; None if neither says anything. The Secret is the truth; but who is enrolled stays so,
-/// how far an identity has come never sinks, and the session is the home's.
+/// Joins what Secret and file say; None if neither says anything. The Secret is the truth; but an agent that is enrolled stays
+/// so, how far an identity has come never sinks, and the session is that of the session store.
 pub(super) fn merge(
     secret: Option<Contents>,
     file: Option<Contents>,
@@ -91,7 +91,7 @@ pub(super) fn merge(
     let behind = file.session < secret.session || file.floor.map(version) < secret.floor.map(version);
     let session = session_of(home, &secret, &file);
     let floor = newest(secret.floor, file.floor);
-    // It is in the home before anybody sees it.
+    // It is stored before anybody sees it.
     let next_seed = match home {
         HomeIn::Directory => file.next_seed.or(secret.next_seed),
         HomeIn::Secret => secret.next_seed.or(file.next_seed),
@@ -150,7 +150,7 @@ pub(super) fn onto(there: &Contents, ours: Contents) -> Contents {
     Contents { addresses, next_seed, cluster, floor, ..ours }
 }
 
-/// Of two copies of a data directory in one cluster each is a home of its own.
+/// Each of two copies of a data directory in one cluster is a session store of its own.
 fn session_of(home: HomeIn, secret: &Contents, file: &Contents) -> SessionName {
     match home {
         HomeIn::Directory if !file.session.is_none() => file.session,

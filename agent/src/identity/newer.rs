@@ -1,8 +1,8 @@
 //! What to do about an identity that a newer version of the agent wrote: nothing, until it can be read.
 //!
-//! To end would only have the agent started again and again, and to begin anew would make it another target. So the process
-//! stays, changes nothing in its cluster, says which version is needed, and looks again by itself: a rollback is often
-//! followed by the version that was rolled back.
+//! Ending would only have the agent restarted over and over, and starting afresh would make it another target. So the process
+//! stays, changes nothing in its cluster, says which version is needed, and retries by itself: a rollback is often followed by
+//! the version that was rolled back.
 
 use std::time::Duration;
 
@@ -14,10 +14,10 @@ use tracing::{error, info};
 use super::Error;
 use crate::metrics::Metrics;
 
-/// Pauses between two looks: around the first, doubled up to around the second. One costs a file and a Secret.
+/// Pauses between two attempts: around the first, doubled up to around the second. One costs a file and a Secret.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(1));
 
-/// Looks until what is there can be read by this version, or there is another reason why not.
+/// Retries until this version can read the identity, or there is another reason why not.
 pub(crate) async fn when_readable<T, L: Future<Output = Result<T, Error>>>(
     health: &Health,
     metrics: &Metrics,

@@ -374,7 +374,7 @@ fn of_two_copies_of_one_lineage_the_newer_is_taken() {
             assert_eq!(merged(newer, older).data, Data::Outdated);
         }
     }
-    // The session is the home's: this directory may be a copy of that of the agent that was adopted.
+    // The session is that of the session store: this directory may be a copy of that of the agent that was adopted.
     let later = Contents { session: SessionName::new(12, 0), ..adopted.clone() };
     let of = |home| merge(Some(later.clone()), Some(first.clone()), home).unwrap().unwrap().contents;
     assert_eq!(of(HomeIn::Directory), Contents { session: first.session, ..adopted.clone() });

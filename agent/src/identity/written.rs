@@ -90,7 +90,8 @@ impl Written {
                         return Err(Refused::Superseded(format!("version {by} of the agent wrote it since")));
                     }
                     Stored::Contents { contents: there, version } => {
-                        // Only what may be written over is known by its version: who is refused looks again before it writes.
+                        // Only contents that may be overwritten are known by version: a writer that was refused reads again
+                        // before it writes.
                         if std::mem::take(&mut self.forbidden) {
                             self.complained = false;
                         }
@@ -178,7 +179,7 @@ fn judge(there: &Contents, ours: &Contents) -> Result<(), Refused> {
     if there.seed != ours.seed || (target(there).is_some() && target(there) != target(ours)) {
         return Err(Refused::Superseded("it holds another identity now".to_owned()));
     }
-    // Which of two homes holds the target is the hub's to say, and what is newer in the Secret is not written over.
+    // Which of two copies holds the target is the hub's to say, and what is newer in the Secret is not overwritten.
     if there.session.number > ours.session.number {
         let why = format!(
             "it holds session {}, which is newer than {} of this data directory; does another agent run with this identity?",
@@ -205,9 +206,9 @@ pub(super) enum Reading {
 /// Reads the Secret; waits for an API server that does not answer only where nothing else says who this agent is, and a
 /// new identity must not be made in place of one that is there.
 ///
-/// An API server that forbids it may do so for a moment, as while rights or a token are renewed: an agent with a file goes on
-/// with that, and tries again. A replica waits whatever its file says, for the Secret is its home: another replica may have
-/// been at work since. Without either, an agent was perhaps never meant to have a Secret; it begins, and asks for it again.
+/// An API server may forbid it for a moment, as while rights or a token are renewed: an agent with a file goes on with that,
+/// and retries. A replica waits whatever its file says, for the Secret is its session store: another replica may have been
+/// active since. Without either, an agent was perhaps never meant to have a Secret; it begins, and asks for it again.
 pub(super) async fn read_patiently(place: &SecretRef, known_otherwise: bool, home: HomeIn) -> Reading {
     let mut backoff = Backoff::new(READ_AGAIN.0, READ_AGAIN.1);
     let mut complained = false;

@@ -1,5 +1,5 @@
-//! The journal as a directory, and what is beside it: damage that is found before the engine looks, and where it goes; the log
-//! that is written anew, and takes its place.
+//! The journal as a directory, and what is beside it: damage that is found before the engine opens it, and where it goes; the
+//! log that is rewritten and then replaces it.
 
 use std::fs::{self, File};
 use std::io;

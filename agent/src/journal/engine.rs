@@ -268,8 +268,8 @@ fn bytes_of(key: &[u8], value: &[u8]) -> i64 {
     i64::try_from(key.len() + value.len()).unwrap_or(i64::MAX)
 }
 
-/// sled's own threads let go of the files a moment after it was closed; a journal opened again in the same process waits
-/// for them.
+/// sled's own threads release the files a moment after it was closed; a journal opened again in the same process waits for
+/// them.
 fn open_db(path: &Path) -> Result<sled::Db, Error> {
     let begun = Instant::now();
     loop {

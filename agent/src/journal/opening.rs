@@ -22,7 +22,7 @@ use super::slot::{self, Slot};
 use super::{Error, directory, group, space};
 use crate::core::Loaded;
 
-/// How often it is looked whether an opening gets on, and whether it is to be given up.
+/// How often an opening is checked for progress, and for whether it is to be given up.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Longest wait until a count was taken back. The process ends after it, where the disk hangs too.
 const WITHDRAWN_WITHIN: Duration = Duration::from_millis(100);

@@ -24,7 +24,7 @@ use crate::write_watchdog::WriteWatchdog;
 
 /// Longest wait of a reader for an engine that is being replaced, which takes some tens of milliseconds.
 const READ_WAIT: Duration = Duration::from_secs(2);
-/// Longest wait for readers to let go of an engine. Each holds it for one read.
+/// Longest wait for readers to drop an engine. Each keeps it for one read.
 const RELEASE_WAIT: Duration = Duration::from_secs(5);
 
 /// Records that come into memory with one of them: sled's pages hold sixteen.
@@ -47,7 +47,7 @@ pub(super) const GROWTH_TIMES: u64 = 2 * FRESH_TIMES;
 /// Sixteen megabytes more, for which small journals are not worth it.
 const GROWTH_BYTES: u64 = 16 << 20;
 const _: () = assert!(GROWTH_BYTES >= 2 * FRESH_BYTES);
-/// What may be written until it is looked at again: one commit, as often as its bytes are written, and what sled's own thread
+/// Bytes written until the size is checked again: one commit, as often as its bytes are written, and what sled's own thread
 /// moves meanwhile.
 const UNSEEN_BYTES: u64 = space::WRITTEN_TIMES * group::COMMIT_BYTES_MAX + FRESH_BYTES;
 

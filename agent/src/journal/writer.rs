@@ -17,7 +17,7 @@ use crate::core::Write;
 
 /// Batches that may wait for the disk. The core has one under way at a time; the rest are late repetitions of it.
 pub(super) const QUEUE_MAX: usize = 16;
-/// How long nothing is written until the journal is at rest. Also how often it is looked at then.
+/// How long nothing is written until the journal is at rest. Also how often that is checked.
 const REST_AFTER: Duration = Duration::from_secs(15);
 
 /// Records of what was applied that come together are of a sync, and more are on their way: each commit costs the disk

@@ -30,7 +30,7 @@ pub(crate) struct Candidate {
     start: Instant,
 }
 
-/// What one look came to.
+/// What one attempt came to.
 enum LeaseObservation {
     Ours,
     NotOurs,
@@ -79,7 +79,7 @@ impl Candidate {
         Leading::begin(self)
     }
 
-    /// Looks, and does what is to be done about it.
+    /// Reads the Lease, and does what follows.
     async fn look(&mut self) -> LeaseObservation {
         let read = self.place.read().await;
         match read {
@@ -126,7 +126,7 @@ impl Candidate {
                 () = stop.cancelled() => break,
                 () = sleep_until(next.min(deadline)) => {}
             }
-            // What was written last is what is there, unless another wrote: then it is looked at.
+            // What was written last is what is there, unless another wrote: then it is read.
             let renewed = async {
                 match self.act().await {
                     LeaseObservation::NotOurs => self.look().await,

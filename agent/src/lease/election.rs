@@ -8,7 +8,7 @@ use tideline_common::Monotonic;
 pub(super) const LEASE_DURATION: Duration = Duration::from_secs(15);
 /// When a holder that could not renew it holds it no more, by its own judgement.
 pub(super) const RENEW_DEADLINE: Duration = Duration::from_secs(10);
-/// Between two looks, or renewals.
+/// Between two reads, or renewals.
 pub(super) const RETRY_EVERY: Duration = Duration::from_secs(2);
 
 // Who lost it has ended before another begins, and may miss some renewals before it has.

@@ -17,7 +17,7 @@ impl Candidate {
         Self { election: Election::new(name.to_owned()), off }
     }
 
-    /// Looks at the Lease, and does what it thinks right.
+    /// Reads the Lease, and makes the move that follows.
     fn looks(&mut self, second: u64, lease: &mut Lease) -> Move<u64> {
         self.election.see(at(second), lease.clone());
         let next = self.election.next(at(second), second + 3600 * self.off);

@@ -119,9 +119,9 @@ where
     }
 }
 
-/// Reads a Retry-After header of the form `120`, capped at [`RETRY_AFTER_MAX`].
+/// Reads a Retry-After header in seconds, such as `120`, capped at [`RETRY_AFTER_MAX`].
 ///
-/// The other form, a date, is ignored: it means nothing to a machine whose clock may be wrong.
+/// A date is ignored: it means nothing to a machine whose clock may be wrong.
 pub fn parse_retry_after(value: &str) -> Option<Duration> {
     let digits = value.trim();
     if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

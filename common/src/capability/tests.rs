@@ -44,7 +44,7 @@ fn entry() -> impl Strategy<Value = (Entry, ApplyPolicy)> {
     )
 }
 
-/// What of this is found in a message by who looks for it with other eyes than those of [`needs`].
+/// What of this a message needs, found independently of [`needs`].
 fn speaks_of(capability: Capability, entry: &Value, policy: &Value) -> bool {
     let differs = |field: &str, usual: &str| policy[field].as_str() != Some(usual);
     match capability {

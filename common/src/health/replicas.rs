@@ -1,4 +1,4 @@
-//! What runs so many Pods. All of these controllers write `observedGeneration`: without it they have not looked yet.
+//! Controllers that run a number of Pods. All of them write `observedGeneration`: without it they have not acted yet.
 
 use super::status::{Object, Verdict};
 

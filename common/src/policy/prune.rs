@@ -12,14 +12,14 @@ pub struct PrunePolicy {
     pub prune_adopted: PruneAdopted,
     #[serde(default, skip_serializing_if = "ApproveDeletions::is_ask")]
     pub approve_deletions: ApproveDeletions,
-    /// It was to be let go of before, was assigned again, and the target has confirmed neither: it counts as adopted, if
-    /// what assigned it might have taken it over. That is what this says.
+    /// It was due for orphaning, was assigned again, and the target has confirmed neither: it counts as adopted, if the entry
+    /// assigned since might have taken it over by this right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub adopted: Option<Takeover>,
 }
 
 impl PrunePolicy {
-    /// What destroys least: it is let go of.
+    /// The least destructive policy: orphan.
     pub const LEAST: Self = Self {
         prune: Prune::Orphan,
         prune_adopted: PruneAdopted::Orphan,
@@ -47,7 +47,7 @@ impl PrunePolicy {
         }
     }
 
-    /// The same of what was to be let go of before, and assigned again by what might take it over so.
+    /// The same for an object that was due for orphaning, and was assigned again by an entry with this right to take over.
     #[must_use]
     pub fn overtaken(self, by: Takeover) -> Self {
         Self { adopted: self.adopted.into_iter().chain([by]).min(), ..self }

@@ -125,9 +125,8 @@ impl StatusPaths {
         }
     }
 
-    /// What of a status the paths name. Whoever looks along one of the paths finds there what is found in the whole: maps
-    /// keep their names, items of lists keep their places, and the field by which an item is chosen stays in it. Empty if
-    /// nothing is there.
+    /// The part of a status that the paths name. Along one of the paths, the part reads like the whole: maps keep their names,
+    /// items of lists their positions, and the field by which an item is chosen stays in it. Empty if nothing is there.
     pub fn cut(&self, status: Value) -> Value {
         let object = Value::Object([("status".to_owned(), status)].into_iter().collect());
         let mut kept = Value::Null;

@@ -39,7 +39,7 @@ use crate::object::ObjectKey;
 
 /// Bytes from which a message is compressed: less fits one packet beside the headers either way.
 const COMPRESS_BYTES_MIN: usize = 1 << 10;
-/// Bytes of a query that are looked at: a key's base64 (253-byte names, 63-byte kinds) and digits stay below 2 KiB.
+/// Bytes read of a query: a key's base64 (253-byte names, 63-byte kinds) and digits stay below 2 KiB.
 pub const QUERY_BYTES_MAX: usize = 4 << 10;
 
 /// What is wrong with bytes that should be a message, or with a query.

@@ -114,8 +114,8 @@ pub struct Instance {
     pub host: String,
 }
 
-/// Asks for a session. What the agent proves to have seen lets the hub notice that it lost history, and which session its home
-/// knows lets it tell a restart from another agent with the same identity.
+/// Asks for a session. What the agent proves to have seen lets the hub notice that it lost history; the session that the agent
+/// has stored tells its restart from another agent with the same identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SessionRequest {
@@ -124,14 +124,14 @@ pub struct SessionRequest {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<Attested>,
     pub instance: Instance,
-    /// The newest session that is in its home. A home has every session before its first use.
+    /// The newest session in its session store. Every session is stored before its first use.
     #[serde(default, skip_serializing_if = "SessionName::is_none")]
     pub home: SessionName,
     /// The newest session that it has heard of. One is opened only if there is no newer: a request that comes late or twice
     /// says nothing about the session that was opened since.
     #[serde(default, skip_serializing_if = "is_first")]
     pub last: SessionNumber,
-    /// This process was told that another holds the identity, and has not found that session in its own home.
+    /// This process was told that another holds the identity, and has not found that session in its own session store.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fenced: Option<Fenced>,
     /// What this agent understands. The rest is withheld from it from the first use of the session on. Names that a hub does
@@ -285,7 +285,7 @@ pub enum Decommission {
     /// It is in service.
     #[default]
     No,
-    /// It is let go of, and stays.
+    /// It is orphaned: it stays, without the mark.
     Keep,
     /// It is removed, in the order and within the bounds of other removals, except that no fuse holds them.
     Remove,
@@ -380,7 +380,7 @@ pub struct ApprovedPage {
     /// What may be deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removals: Vec<Tombstone>,
-    /// What is to be let go of: it stays, without the mark. Apart from `removals`, so that an agent that does not know of this
+    /// Objects to be orphaned: they stay, without the mark. Apart from `removals`, so that an agent that does not know of this
     /// deletes nothing for it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub releases: Vec<Tombstone>,
@@ -402,7 +402,7 @@ pub struct DesiredPage {
     pub snapshot: bool,
     pub entries: Vec<Arc<Entry>>,
     /// Of deltas: what is not assigned any more. Of snapshots: every removal not confirmed yet. At most one for each key, the
-    /// latest; for a key with an entry only if what stood there was to be let go of before.
+    /// latest; for a key with an entry only if its object was due for orphaning before.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tombstones: Vec<Unassignment>,
     /// The policies that the entries of this page name.
@@ -496,8 +496,8 @@ pub struct ReportedRequest {
     /// Of `removed`: what ran before it went. The hub may not have heard of it while it was assigned.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub terminal: Vec<TerminalFact>,
-    /// Removals that came to nothing, for their places were assigned again: what stands there counts as adopted where it was
-    /// to be let go of.
+    /// Removals that ended without effect because their keys were assigned again: an object that was due for orphaning counts
+    /// as adopted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub overtaken: Vec<Tombstone>,
     /// Of a cluster that goes out of service, or has.

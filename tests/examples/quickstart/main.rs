@@ -67,7 +67,7 @@ async fn main() -> ExitCode {
         Err(error) => {
             eprintln!("\n    ✗ {}", exit::chain(error.as_ref()));
             if directory.path().join("hub").exists() {
-                // Left for whoever looks for the cause.
+                // Kept for finding the cause.
                 eprintln!("\nThe log and all data directories are in {}", directory.keep().display());
             }
             ExitCode::FAILURE

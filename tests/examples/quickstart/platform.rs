@@ -156,7 +156,7 @@ impl Platform {
 }
 
 impl Agent {
-    /// Stops the agent, and returns when it has let go of its data directory.
+    /// Stops the agent, and returns when it has released its data directory.
     pub(crate) async fn stop(self) {
         self.stop.cancel();
         self.ended.cancelled().await;

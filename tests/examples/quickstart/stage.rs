@@ -49,8 +49,7 @@ impl Stage {
         println!("\n{} {:>6.2} s", pad(what), self.began.elapsed().as_secs_f64());
     }
 
-    /// Looks until `probe` succeeds, says on the way what is still missing whenever that changes, and says `what` when
-    /// it is so.
+    /// Polls until `probe` succeeds, prints what is still missing whenever that changes, and prints `what` when it is so.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What is shown, in order. Every claim that is printed with a ✓ was looked at before.
+//! What is shown, in order. Every claim that is printed with a ✓ was checked before.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -238,7 +238,7 @@ impl<'a> Story<'a> {
         Ok(())
     }
 
-    /// Says what is up, and how to look at it.
+    /// Says what is up, and how to see it.
     pub(crate) fn stay(&self, given: &[PathBuf]) {
         let hub = self.platform.hub_kubeconfig();
         println!("\nIt all stays up until Ctrl-C. Look around with any Kubernetes client:\n");

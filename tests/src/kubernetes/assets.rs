@@ -23,9 +23,9 @@ impl Assets {
     pub const MISSING: &str = "no Kubernetes binaries; run tests/kubernetes/build (once, about ten minutes), set \
                                TIDELINE_BUILD_KUBERNETES=1 to have the first test do so, or set KUBEBUILDER_ASSETS";
 
-    /// Finds the binaries: `KUBEBUILDER_ASSETS` if it is complete, else the cache of `tests/kubernetes/build` if
-    /// that has run. With `TIDELINE_BUILD_KUBERNETES=1` it is run now, which takes minutes; with
-    /// `TIDELINE_WITHOUT_KUBERNETES=1` nothing is looked for.
+    /// Finds the binaries: `KUBEBUILDER_ASSETS` if it is complete, else the cache of `tests/kubernetes/build` if that has run.
+    /// With `TIDELINE_BUILD_KUBERNETES=1` it is run now, which takes minutes; with `TIDELINE_WITHOUT_KUBERNETES=1` nothing is
+    /// searched.
     ///
     /// # Errors
     ///

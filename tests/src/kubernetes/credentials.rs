@@ -29,7 +29,7 @@ pub(super) struct Credentials {
     pub(super) serving_key: PathBuf,
     /// Signs the tokens of ServiceAccounts.
     pub(super) service_account_key: PathBuf,
-    /// Verifies them. The API server takes the public half from a private key only in older PEM forms.
+    /// Verifies them. The API server takes the public half from a private key only in older PEM encodings.
     pub(super) service_account_public_key: PathBuf,
     pub(super) tokens: PathBuf,
     pub(super) kubeconfig: PathBuf,

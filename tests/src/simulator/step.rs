@@ -27,8 +27,8 @@ impl Doomed {
     }
 }
 
-/// One request. Objects whose status is written carry the resourceVersion that was looked at, so that nothing is
-/// written on an old view.
+/// One request. Objects whose status is written carry the resourceVersion that was read, so that nothing is written on an old
+/// view.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Step {
     CreateReplicaSet(Box<ReplicaSet>),

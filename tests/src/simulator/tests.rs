@@ -13,7 +13,7 @@ use serde_json::json;
 use super::step::Step;
 use super::{controlled, deployment, orphan, pod, replica_set};
 
-/// Looks until nothing is to be done. A rollout takes about ten; a loop that writes for ever takes all.
+/// Rounds until nothing is to be done. A rollout takes about ten; a loop that writes for ever takes all.
 const LOOKS_MAX: usize = 40;
 
 #[derive(Default)]

@@ -63,7 +63,7 @@ impl Bench {
         }
     }
 
-    /// Lets go of an object. Returns how it stands then.
+    /// Orphans an object. Returns its state after that.
     async fn orphaned(&self, created: &Observed) -> Result<Observed> {
         let (key, version) = (created.key.clone(), Arc::<str>::from("v1"));
         let (uid, impersonate) = (created.uid.clone(), None);
@@ -403,7 +403,7 @@ async fn watches_tell_what_is_there_what_changes_and_what_is_not_served() -> Res
     until(&mut events, |event| matches!(event, Event::Listed { kind, .. } if *kind == config_map_kind).then_some(()))
         .await?;
 
-    // A kind that appears is noticed by its definition, long before the next look.
+    // A kind that appears is noticed by its definition, long before the next check.
     bench.written(bench.create(&thing_definition())).await?;
     let served = until(&mut events, |event| match event {
         Event::Kind { kind, served: served @ Served::Yes { .. } } if *kind == thing_kind => Some(*served),

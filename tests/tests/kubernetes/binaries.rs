@@ -124,7 +124,7 @@ impl Site {
         target["metadata"]["uid"].as_str().map(str::to_owned).context("a UID")
     }
 
-    /// Waits until the SyncTarget is as `look` wants it.
+    /// Waits until the SyncTarget satisfies `look`.
     async fn target_shows(&self, what: &str, look: impl Fn(&Value) -> bool) -> Result<()> {
         eventually_ok(SOON, what, async || {
             let target = self.sync_target().await?;

@@ -15,7 +15,7 @@ use crate::site::{Site, of_app, value};
 
 const OBJECTS: usize = 30;
 
-/// Thirty ConfigMaps and a Deployment in a namespace that is placed too: more than the fuse lets go.
+/// Thirty ConfigMaps and a Deployment in a namespace that is placed too: more than the fuse lets pass.
 async fn filled(site: &Site) -> Result<()> {
     for nth in 0..OBJECTS {
         apply(&site.space, of_app("web", config(&format!("web-{nth:02}"), "1"))).await?;

@@ -61,7 +61,7 @@ fn role() -> Value {
     })
 }
 
-/// Everything that an agent does to a cluster: creates, takes over, changes, reverts, lets go, deletes.
+/// Everything that an agent does to a cluster: creates, takes over, changes, reverts, orphans, deletes.
 async fn work(hub: &Hub, local: &Client) -> Result<()> {
     let space = hub.client("default").await?;
     apply(&space, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}})).await?;
@@ -85,7 +85,7 @@ async fn work(hub: &Hub, local: &Client) -> Result<()> {
     configs.patch("web", &PatchParams::default(), &Patch::Merge(&edit)).await?;
     shows(local, CONFIG, "web", "the edit reverted", |object| object["data"]["value"] == "2").await?;
 
-    // Let go, then gone: a namespace is looked into before.
+    // Orphaned, then gone: a namespace is inspected before.
     let sources = api(&space, CONFIG.0, CONFIG.1, Some("shop"));
     apply(&space, everything(&json!({"prune": "Orphan"}))).await?;
     apply(&space, config("orphan", "1")).await?;
@@ -133,8 +133,8 @@ async fn agent_works_with_the_rights_of_its_manifests_and_uses_each() -> Result<
     let role = roles.get(ACCOUNT).await?;
     assert_eq!(used, granted(&role.data["rules"], None), "used on the left, granted on the right");
 
-    // Nothing of these kinds is placed: all that is done to them is for the agent itself, but that a namespace is looked
-    // into before it goes.
+    // Nothing of these kinds is placed: all requests about them are for the agent itself, except that a namespace is inspected
+    // before it is deleted.
     for (role, resource) in [(ACCOUNT, "secrets"), ("tideline-agent-lease", "leases")] {
         let own = api(&local, "rbac.authorization.k8s.io/v1", "Role", Some(ACCOUNT)).get(role).await?;
         let own_use = |it: &&Request| it.resource == resource && it.verb != "list";

@@ -21,7 +21,7 @@ fn rule(group: &str, resource: &str, verbs: &[&str]) -> Value {
     json!({"apiGroups": [group], "resources": [resource], "verbs": verbs})
 }
 
-/// All rights on ConfigMaps; none on Secrets; Services may be created and not looked at, Deployments not be patched.
+/// All rights on ConfigMaps; none on Secrets; Services may be created and not read, Deployments not patched.
 fn some() -> Value {
     json!([
         rule("", "configmaps", &["*"]),

@@ -27,13 +27,13 @@ fn job() -> Value {
     })
 }
 
-/// The Job `once` does its work, and its controller removes it after a second, while its agent looks.
+/// The Job `once` does its work, and its controller removes it after a second, while its agent watches.
 pub(crate) async fn ends(site: &Site) -> Result<()> {
     runs_out(site).await?;
     site.reported("job.batch.once", "Applied", None).await
 }
 
-/// The same, whoever looks.
+/// The same, watched or not.
 pub(crate) async fn runs_out(site: &Site) -> Result<()> {
     let pods = site.locals(POD);
     let pod = eventually_ok(SOON, "its Pod", async || {

@@ -75,7 +75,7 @@ async fn what_was_said_while_the_agent_was_away_decides_what_becomes_of_objects(
     site.reported("configmap.moved", "Applied", None).await?;
     let moved = site.local(CONFIG, "moved").await?;
     assert_eq!((moved.uid().as_deref(), mark_of(&moved)?.origin), (Some(uids[1].as_str()), Origin::Created));
-    // It was to be let go of in between, so that it is not ours to delete any more.
+    // It was due for orphaning in between, so that it is not ours to delete any more.
     shows(&site.local, CONFIG, "again", "it as adopted", |object| {
         let mark = object["metadata"]["annotations"][MARK_ANNOTATION].as_str().unwrap_or_default();
         mark.contains(r#""origin":"Adopted""#)
@@ -108,7 +108,7 @@ async fn a_prune_policy_that_could_not_be_written_into_the_mark_decides_too() ->
     site.displace("web").await?;
     site.expected("configmap.web", 0).await?;
     site.agent.resume();
-    // Nor may it let go of it yet; to delete it, it may.
+    // It may not be orphaned yet either; to delete it is permitted.
     site.reported("configmap.web", "DeletionHeld", Some("Forbidden")).await?;
     grant(&site.local, &rights(&["*"])).await?;
     site.is_let_go("web", &uid).await

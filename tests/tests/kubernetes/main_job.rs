@@ -41,7 +41,7 @@ impl World {
         self.hub.client("default").await
     }
 
-    /// Waits until every cluster shows what `look` wants of one object.
+    /// Waits until every cluster has an object that satisfies `look`.
     async fn both(&self, kind: (&str, &str), name: &str, what: &str, look: impl Fn(&Value) -> bool) -> Result<()> {
         for cluster in &self.clusters {
             shows(&cluster.client(), kind, name, what, &look).await?;
@@ -85,7 +85,7 @@ async fn objects_go_out_and_state_comes_back() -> Result<()> {
     shows(&space, ROLLUP, "deployment.apps.web", "a rollup of two", |rollup| rollup["counts"]["applied"] == 2).await
 }
 
-/// Waits until an object without a namespace has a status as `look` wants it.
+/// Waits until the status of an object without a namespace satisfies `look`.
 async fn described(client: &Client, kind: &str, name: &str, what: &str, look: impl Fn(&Value) -> bool) -> Result<()> {
     let api = api_cluster(client, "tideline.dev/v1alpha1", kind);
     eventually_ok(SOON, what, async || {

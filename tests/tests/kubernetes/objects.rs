@@ -1,4 +1,4 @@
-//! Objects of the tests on whole fleets, and looks at them. All namespaced ones are in `shop`.
+//! Objects of the tests on whole fleets, and waits on them. All namespaced ones are in `shop`.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use kube::api::{Api, ApiResource, DynamicObject, GroupVersionKind, Patch, PatchP
 use serde_json::{Value, json};
 use tideline_tests::eventually_ok;
 
-/// Far above the second that a change takes; short enough to tell which look fails.
+/// Far above the second that a change takes; short enough to tell which wait fails.
 pub(crate) const SOON: Duration = Duration::from_secs(90);
 
 pub(crate) const DEPLOYMENT: (&str, &str) = ("apps/v1", "Deployment");
@@ -113,7 +113,7 @@ pub(crate) fn api_cluster(client: &Client, api_version: &str, kind: &str) -> Api
     api(client, api_version, kind, None)
 }
 
-/// Waits until a namespaced object is as `look` wants it.
+/// Waits until a namespaced object satisfies `look`.
 pub(crate) async fn shows(
     client: &Client,
     kind: (&str, &str),
@@ -124,7 +124,7 @@ pub(crate) async fn shows(
     seen(&api(client, kind.0, kind.1, Some("shop")), name, what, look).await
 }
 
-/// Waits until an object without a namespace is as `look` wants it.
+/// Waits until an object without a namespace satisfies `look`.
 pub(crate) async fn shows_cluster(
     client: &Client,
     kind: (&str, &str),

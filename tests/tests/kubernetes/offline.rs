@@ -1,5 +1,5 @@
-//! What happens while nobody looks: the agent away, the hub away, the wire cut. All of it is put right afterwards, without
-//! the hub, and nothing is deleted.
+//! Changes that nobody observes: the agent down, the hub away, the wire cut. All of it is corrected afterwards, without the
+//! hub, and nothing is deleted.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -330,7 +330,7 @@ async fn copy_made_by_hand_is_reported_and_neither_deleted_nor_counted() -> Resu
     site.place("web", CONFIG_MAPS, json!({})).await?;
     apply(&site.space, config("web", "1")).await?;
     site.reported("configmap.web", "Applied", None).await?;
-    // So that there is something of the kind to look after all along.
+    // So that the kind is watched all along.
     site.pass_along("witness").await?;
 
     // As with `get -o yaml`, another name, and `create`.

@@ -27,7 +27,7 @@ use crate::objects::{CONFIG, DEPLOYMENT, SOON, api, apply, config, deployment, s
 use crate::site::{CONFIG_MAPS, REPORT, Site, mark_of, namespace, of_app, placed, value};
 use crate::texts::Texts;
 
-/// A patrol has two looks some ten seconds apart, and mends what it found.
+/// A patrol lists twice, some ten seconds apart, and corrects what it found.
 const PATROLLED: Duration = Duration::from_mins(1);
 const OBJECTS: usize = 12;
 

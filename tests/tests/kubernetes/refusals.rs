@@ -12,7 +12,7 @@ use crate::objects::{CONFIG, ROLLUP, SOON, THING, apply, config, definition, pla
 use crate::site::{CONFIG_MAPS, REPORT, Site, of_app};
 
 const PLACEMENT: (&str, &str) = ("tideline.dev/v1alpha1", "Placement");
-/// Somebody else's definition is no object of ours, so only the agent's next look for the kind finds it: every 30 s.
+/// Somebody else's definition is no object of ours, so only the agent's next check for the kind finds it: every 30 s.
 const NEXT_LOOK: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

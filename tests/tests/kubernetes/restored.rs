@@ -14,7 +14,7 @@ use crate::identity::SYNC_TARGET;
 use crate::objects::{CONFIG, DEPLOYMENT, SOON, api, apply, config, deployment, gone, shows, shows_cluster};
 use crate::site::{CONFIG_MAPS, Site, of_app};
 
-/// From one patrol of the agent to the next: the first comes within, and looks twice, ten seconds apart.
+/// From one patrol of the agent to the next: the first comes within, and lists twice, ten seconds apart.
 const PATROL: Duration = Duration::from_secs(5);
 
 /// What a backup keeps of an object.

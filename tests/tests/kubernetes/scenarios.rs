@@ -83,7 +83,7 @@ async fn what_was_there_before_is_taken_over_only_as_its_policy_says() -> Result
     let adopted = site.local(CONFIG, "unmanaged").await?;
     assert_eq!((adopted.uid(), mark_of(&adopted)?.origin), (unmanaged.uid(), Origin::Adopted));
 
-    // No longer assigned, it is let go of, and stays as it is.
+    // No longer assigned, it is orphaned, and stays as it is.
     site.displace("unmanaged").await?;
     shows(&site.local, CONFIG, "unmanaged", "the mark to go", |object| {
         object["metadata"]["labels"].get(MARK_LABEL).is_none()
@@ -287,7 +287,7 @@ async fn what_need_not_be_written_is_not() -> Result<()> {
     let web = site.local(DEPLOYMENT, "web").await?;
     assert_eq!((web.uid(), &web.data["spec"]["replicas"]), (created.uid(), &json!(1)));
 
-    // What the server rewrites is no drift, not even when another's edit makes the agent look again.
+    // What the server rewrites is no drift, not even when another's edit has the agent compare again.
     shows(&site.local, LIMITS, "limits", "other words for the same", |object| {
         object["spec"]["limits"][0]["default"] == json!({"cpu": "500m", "memory": "1Gi"})
     })

@@ -16,7 +16,7 @@ use crate::identity::{SYNC_TARGET, freezes};
 use crate::objects::{CONFIG, SOON, api, api_cluster, apply, config, shows, shows_cluster};
 use crate::site::{CONFIG_MAPS, Site, mark_of, of_app, value};
 
-/// A frozen agent asks after one to two minutes; then come a session and a look at everything.
+/// A frozen agent asks after one to two minutes; then come a session and a list of everything.
 const ASKED_AGAIN: Duration = Duration::from_mins(3);
 const NAMES: [&str; 3] = ["web-0", "web-1", "web-2"];
 

@@ -62,7 +62,7 @@ async fn advance(source: &mut ClusterSource, index: &mut Index) -> Result<Source
     Ok(event)
 }
 
-/// Reads until the index says something that `look` wants.
+/// Reads until a change of the index satisfies `look`.
 async fn until<T>(source: &mut ClusterSource, index: &mut Index, look: impl Fn(&Change) -> Option<T>) -> Result<T> {
     let reading = async {
         loop {

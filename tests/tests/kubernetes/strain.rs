@@ -95,7 +95,7 @@ async fn an_api_server_that_throttles_is_asked_less_until_all_is_there() -> Resu
     let requests = audit.requests(USER)?;
     let refused = requests.values().filter(|request| request.code == Some(429)).count();
     ensure!(refused > 0, "the API server did not throttle");
-    // What is begun at once at first, half of it, and so on; then a look at whether there is more, now and then.
+    // What is begun at once at first, half of it, and so on; then an attempt at more, now and then.
     ensure!(refused < 100 + usize::try_from(took.as_secs())?, "{refused} refusals in {took:?}");
     let asked = requests.len() - calm;
     ensure!(asked < MANY + refused + 50, "{asked} requests, {refused} refused");

@@ -9,7 +9,7 @@ use tideline_tests::{eventually_ok, require_kubernetes};
 use crate::objects::{CONFIG, SOON, api, api_cluster, apply, config};
 use crate::site::{CONFIG_MAPS, Site};
 
-/// More than the hub lets go unasked where there is little.
+/// More than the hub lets pass unasked where there is little.
 const MANY: usize = 120;
 
 impl Site {

@@ -65,7 +65,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // A destructor cannot report; what uses it still lets go of it when it ends.
+        // A destructor cannot report; what uses it still releases it when it ends.
         let _ = run("umount", &["-l".as_ref(), self.directory.as_ref()]);
     }
 }

@@ -71,7 +71,7 @@ impl Site {
     }
 }
 
-/// The number of the session that an agent has in its home.
+/// The number of the session that an agent has stored.
 fn session(agent: &Agent) -> Result<u64> {
     let text = std::fs::read_to_string(agent.data_dir().join("identity.json"))?;
     let identity: Value = serde_json::from_str(&text)?;

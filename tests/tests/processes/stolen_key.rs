@@ -38,7 +38,7 @@ pub(crate) struct Thief {
     key: SigningKey,
     target: String,
     cluster: String,
-    /// The session in the home that was stolen with it.
+    /// The stored session that was stolen with it.
     home: SessionName,
     numbers: RunNumbers,
     sent: u64,

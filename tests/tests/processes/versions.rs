@@ -14,7 +14,7 @@ use tideline_agent::OwnNamespace;
 use tideline_tests::fleet::Hub;
 use tideline_tests::{EmbeddedCluster, Scratch, eventually_ok};
 
-/// Twice the longest pause between two looks, which is some seconds at first.
+/// Twice the longest pause between two attempts, which is some seconds at first.
 const SOON: Duration = Duration::from_mins(2);
 const SECRET: &str = "tideline-agent-identity";
 

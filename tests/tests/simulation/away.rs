@@ -218,7 +218,7 @@ struct Seen {
     let_go: BTreeMap<ObjectKey, BTreeSet<Uid>>,
     /// What the other may have been told to delete, and deletes when its API server lets it, whatever it has not heard since.
     deleted: BTreeSet<Uid>,
-    /// What stands there was made anew since something was let go of.
+    /// The object under the key was recreated since one was orphaned.
     anew: BTreeSet<ObjectKey>,
     last: BTreeMap<ObjectKey, Standing>,
 }
@@ -247,7 +247,7 @@ impl Seen {
         let (saw, missed) = (standing(seeing, key), standing(away, key));
         let uid = away.cluster.objects.get(key).map(|local| &local.uid);
         let let_go = self.let_go.get(key);
-        // It had what the other let go of; else it had nothing there by then, and may have made something since.
+        // It had the object that the other orphaned; or it had none by then, and may have created one since.
         let had = uid.is_some_and(|uid| let_go.is_some_and(|let_go| let_go.contains(uid)));
         // It was adopted, and then came to what may not adopt. Who heard of the latter alone lets it stand as it is.
         let may_adopt = assigned(seeing, key).is_none_or(|policy| policy.takeover != Takeover::Never);

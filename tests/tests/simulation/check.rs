@@ -129,7 +129,7 @@ impl World {
 
     fn check_status(&self, key: &ObjectKey, report: &ObjectReport) {
         if !self.cluster.objects[key].label {
-            // Created once and then left alone, even without its label: it is not looked at.
+            // Created once and then left alone, even without its label: it is not checked.
             return;
         }
         let status = report.status.as_ref().map(|status| status.get().to_owned());
@@ -149,7 +149,7 @@ impl World {
         }
         let local = &self.cluster.objects[key];
         if !local.label || self.cluster.ownership(key) != Some(Ownership::Ours) {
-            // It is not looked at.
+            // It is not checked.
             return;
         }
         let pods = told(AssociatedKind::Pods).unwrap_or_else(|| panic!("the Pods of {key} are not counted: {made:?}"));

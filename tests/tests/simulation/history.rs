@@ -139,8 +139,8 @@ impl History {
         self.answered.entry((word.version, word.point.id)).or_insert_with(|| heard.clone());
     }
 
-    /// Nothing is deleted that the newest intent which any agent knows of that this hub has heard keeps, or lets go of; but a
-    /// person may have looked at it since, and approved that it goes. What nobody knows of was lost, or is news to them.
+    /// Nothing is deleted that is kept or orphaned by the newest intent known to any agent that this hub has heard; but a
+    /// person may have approved its deletion since. Intent that nobody knows of was lost, or is news to them.
     pub(crate) fn check_deletion(&self, key: &ObjectKey, source: &Uid) {
         let Some((commit, intent)) = self.newest_known(key) else { return };
         let approved = self.approved.get(&(key.clone(), source.clone())).is_some_and(|at| at >= commit);

@@ -250,8 +250,7 @@ fn place(name: &str) -> ObjectKey {
     key("batch", "Job", "shop", name)
 }
 
-/// It ends, the hub hears of it, and whoever has looked for that collects it: of what nobody has seen end before it was gone,
-/// nobody knows.
+/// It ends, the hub hears of it, and only then it is collected: nobody knows of a Job that was gone before anybody saw it end.
 fn run(world: &mut World, job: &ObjectKey) {
     world.touch(|cluster| cluster.finish(job));
     world.pass(DONE);

@@ -20,7 +20,7 @@ pub(crate) struct Journal {
     inherited: Option<Attested>,
     /// What the identity keeps of where the hub is.
     pub(crate) addresses: Addresses,
-    /// The session that is in the home.
+    /// The session that is stored.
     pub(crate) home: SessionName,
     /// What the identity keeps of the sets that were accepted.
     floor: Option<Attested>,
@@ -122,7 +122,7 @@ impl Journal {
         }
     }
 
-    /// Whether something was to be let go of there, before what is assigned.
+    /// Whether an object was due for orphaning under the key, before the present entry.
     pub(crate) fn is_overtaken(&self, key: &ObjectKey) -> bool {
         let says = |policy: &RemovalPolicy| matches!(policy, RemovalPolicy::Tombstone(policy) if policy.lets_go());
         self.removing.iter().any(|(tombstone, policy)| tombstone.key == *key && says(policy))

@@ -31,8 +31,8 @@ pub(crate) use effects::{HubEffect, as_written, of_hub};
 pub(crate) use plan::{Absence, When};
 pub(crate) use probe::{End, HubProbe, Instead, Leaves, Probe, Record, Telling, place_of};
 
-/// Longer than what follows from a disturbance takes, and shorter than what looks at everything now and then: that would
-/// mend what should not be broken.
+/// Longer than the consequences of a disturbance take, and shorter than the period of patrols and full passes: those would
+/// repair what should not be broken.
 const SETTLING: Duration = Duration::from_secs(9 * 60 + 30);
 /// Plans of one workload that are carried out unless `TIDELINE_PLAN` names which, spread evenly over all: each takes some
 /// thirty milliseconds, and a workload has up to fifteen hundred.

@@ -22,7 +22,7 @@ const DONE: u64 = 60_000;
 enum Step {
     /// The object says something else.
     Body,
-    /// It is to be let go of, or to be deleted, in turn.
+    /// It is due for orphaning, or for deletion, in turn.
     Policy,
     /// It is not assigned to the first any more, or is again.
     Unassign,
@@ -163,7 +163,7 @@ fn what_a_rule_is_for_does_not_happen() {
 fn go(world: &mut World, name: &str, steps: &[Step], works: Works) {
     let (object, job) = (key("", "ConfigMap", "shop", "a"), key("batch", "Job", "shop", "j"));
     world.act(|spaces| {
-        // The third has the agent look at its kind, whatever it remembers.
+        // The third has the agent list its kind, whatever it remembers.
         for key in [&object, &job, &key("", "ConfigMap", "shop", "b")] {
             spaces.create(&SpaceName::root(), key, ApplyPolicy::default());
             spaces.move_to(|known| known == key, Targets::Both);

@@ -101,7 +101,7 @@ enum Happening {
     Written {
         run: u64,
     },
-    /// The home has the session that was offered.
+    /// The session that was offered is stored.
     SessionKept {
         run: u64,
     },
@@ -195,7 +195,7 @@ struct Agent {
     core: Option<Core>,
     journal: Journal,
     writing: VecDeque<(PersistId, Vec<Write>)>,
-    /// What is being written into the home.
+    /// The session that is being stored.
     keeping: Option<SessionName>,
     /// Begun, and without effect yet.
     operations: BTreeMap<OpId, Op>,

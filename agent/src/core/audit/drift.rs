@@ -1,7 +1,7 @@
-//! Local changes that are not to be corrected: looked at once, and told of field by field.
+//! Local changes that are not to be corrected: compared once, and reported field by field.
 //!
-//! That there is a change follows from metadata. What it is takes a look at the whole object, and one is enough until the
-//! metadata changes again.
+//! Metadata shows that there is a change. What it is takes one read of the whole object, and no other until the metadata
+//! changes again.
 //!
 //! What is changed so stays when the object is applied for another reason: the journal knows the fields, and what was
 //! assigned to each by then. Where something else is assigned, the source was changed since, and the field follows it.
@@ -21,7 +21,7 @@ use crate::core::model::object::{Drift, Fingerprint, Me};
 use crate::core::model::seen::Seen;
 use crate::core::work::doing::{Doing, FollowUp};
 
-/// What a look found.
+/// What a comparison found.
 struct Found<'a> {
     differences: &'a [Difference],
     total: usize,
@@ -68,7 +68,7 @@ impl Core {
         self.execute(now, key, Doing::Compare, op, out);
     }
 
-    /// The look ended.
+    /// The comparison ended.
     pub(in crate::core) fn compared(
         &mut self,
         now: Monotonic,
@@ -101,7 +101,7 @@ impl Core {
         }
     }
 
-    /// Takes in how an object differs. Returns whether another look may come to something else.
+    /// Records how an object differs. Returns whether another comparison may find something else.
     fn differs(&mut self, now: Monotonic, key: &ObjectKey, seen: &Seen, found: Found<'_>) -> bool {
         let Found { differences, total, local, at } = found;
         let Some(record) = self.objects.get(key).and_then(|object| object.record.clone()) else { return true };

@@ -1,4 +1,4 @@
-//! The patrol: besides the watches, now and then a look at everything through lists of metadata, whatever the watches say.
+//! The patrol: now and then lists the metadata of everything, whatever the watches say.
 //!
 //! ```text
 //!  resting ──period──▶ first look ──nothing suspect──────────────────────────────▶ resting
@@ -8,10 +8,10 @@
 //!                                                   suspects only   until all is mended, or its time is over
 //! ```
 //!
-//! Two strikes: what is suspect at both looks is a finding, is counted and acted on; what is suspect once was under way. A
-//! finding is told to the rest of the core as if a watch had said it, so the patrol decides nothing by itself: it asks
-//! [`plan`](crate::core::decide::plan) what it would do about what is there, and anything but nothing is suspect. Nothing is ever deleted
-//! for what a list says.
+//! Two strikes: what is suspect in both lists is a finding, is counted and acted on; what is suspect once was in transition. A
+//! finding enters the core as if a watch had shown it, so the patrol decides nothing by itself: it asks
+//! [`plan`](crate::core::decide::plan) what it would do about the listed object, and anything but nothing is suspect. Nothing
+//! is ever deleted for what a list says.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -32,12 +32,11 @@ use crate::core::model::seen::Seen;
 use crate::core::work::doing::ReadFor;
 use crate::core::{Core, Phase};
 
-/// Between the two looks: longer than a watch takes to tell, and than an operation takes.
+/// Between the two lists: longer than a watch event or an operation takes.
 const STRIKE_AFTER: Duration = Duration::from_secs(10);
 /// Time for what was found to be mended, before the patrol ends without it.
 const MENDING_MAX: Duration = Duration::from_mins(2);
-/// Suspects that are kept from one look to the next, with some 300 bytes each: 3 MiB. More than that are left to the next
-/// patrol.
+/// Suspects kept from the first list to the second, of some 300 bytes each: 3 MiB. The others are left to the next patrol.
 const SUSPECTS_MAX: usize = 10_000;
 
 #[derive(Debug, Default)]
@@ -67,7 +66,7 @@ struct Look {
     kind: Option<GroupKind>,
     open: VecDeque<(GroupKind, Arc<str>)>,
     suspects: Suspects,
-    /// Found at the second look, and to be mended.
+    /// Found in the second list, and to be corrected.
     mending: BTreeSet<ObjectKey>,
 }
 
@@ -75,7 +74,7 @@ struct Look {
 struct Suspicion {
     /// As it was listed, if it was.
     version: Option<Arc<str>>,
-    /// Everything of its kind was looked at before that.
+    /// Everything of its kind was listed before that.
     listed: bool,
 }
 
@@ -188,7 +187,7 @@ impl Core {
         self.restored.kinds().chain(self.kinds.needed()).collect()
     }
 
-    /// Lists the next kind, or ends the look.
+    /// Lists the next kind, or ends this round of lists.
     fn next_list(&mut self, now: Monotonic, out: &mut Effects) {
         let second = self.patrol.is_second();
         loop {
@@ -297,7 +296,7 @@ impl Core {
         self.next_list(now, out);
     }
 
-    /// Takes a look at an object into account. `listed` is what the list says of it if something is the matter.
+    /// Judges a listed object. `listed` is what the list says of it if something is the matter.
     fn judge(&mut self, now: Monotonic, key: &ObjectKey, listed: Option<Seen>, matter: Matter) {
         let assigned = self.desired.get(key).is_some();
         let tally = &mut self.patrol.tally;
@@ -345,7 +344,7 @@ impl Core {
             Finding::Orphaned => tally.orphaned += 1,
             Finding::Foreign => tally.foreign += 1,
             Finding::Unseen => {
-                // Its status may change all the time: what the first look saw must still be news to the watch.
+                // Its status may change all the time: only what the watch has not shown since the first list counts.
                 let object = self.objects.get(key);
                 let seen = object.as_ref().and_then(|object| object.seen());
                 if let (Some(seen), Some(first)) = (seen, &suspicion.version)

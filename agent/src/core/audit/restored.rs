@@ -1,10 +1,10 @@
-//! What came back: an object with this agent's mark that nothing assigns, and that was not there when its kind was last looked
-//! at. Somebody restored it from a backup, or set the API server back. It waits for a person like what lost history leaves
-//! behind, under a word of its own: nothing was lost at the hub.
+//! Restored objects: those with this agent's mark that nothing assigns, and that were not there when their kind was last
+//! listed. Somebody restored them from a backup, or set the API server back. They wait for a person as what lost history
+//! leaves behind does, under a reason of their own: the hub lost nothing.
 //!
-//! What is there when a kind is looked at first in a run may have come at any time, and counts as left behind by lost history,
-//! unless the journal says otherwise. So that what comes back of a kind that nothing is assigned of any more is seen, too, the
-//! patrol looks at every kind of which there ever was anything.
+//! An object in the first list of its kind in a run may have appeared at any time, and counts as left behind by lost history,
+//! unless the journal says otherwise. To notice restored objects of kinds that are no longer assigned, the patrol lists every
+//! kind that ever had an object.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,19 +21,19 @@ pub(in crate::core) struct Restored {
     objects: BTreeMap<ObjectKey, Uid>,
     /// Kinds of which there was anything, in this run or an earlier one, and the version each was spoken of in.
     kinds: BTreeMap<GroupKind, Arc<str>>,
-    /// Kinds of which everything was looked at in this run.
+    /// Kinds that were listed completely in this run.
     listed: BTreeSet<GroupKind>,
 }
 
 impl Restored {
-    /// Everything of a kind was looked at.
+    /// A kind was listed completely.
     pub(in crate::core) fn listed(&mut self, kind: &GroupKind) {
         if !self.listed.contains(kind) {
             self.listed.insert(kind.clone());
         }
     }
 
-    /// Whether everything of a kind was looked at in this run.
+    /// Whether a kind was listed completely in this run.
     pub(in crate::core) fn has_listed(&self, kind: &GroupKind) -> bool {
         self.listed.contains(kind)
     }
@@ -78,7 +78,7 @@ impl Core {
         }
     }
 
-    /// An object is about to be seen. `listed` says that everything of its kind was looked at before.
+    /// An object is about to be seen. `listed` says that its kind was listed completely before.
     pub(in crate::core) fn may_have_come_back(
         &mut self,
         key: &ObjectKey,

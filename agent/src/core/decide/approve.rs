@@ -32,7 +32,7 @@ pub(in crate::core) struct Approvals {
 struct Approval {
     /// Until when it may be made use of.
     until: Monotonic,
-    /// The object is let go of, not deleted.
+    /// The object is orphaned, not deleted.
     releases: bool,
 }
 
@@ -77,7 +77,7 @@ impl Approvals {
         self.open.get(removal).is_some_and(|approval| now < approval.until && !approval.releases)
     }
 
-    /// Whether it may be deleted or let go of.
+    /// Whether it may be deleted or orphaned.
     fn speaks_of(&self, now: Monotonic, removal: &Tombstone) -> bool {
         self.open.get(removal).is_some_and(|approval| now < approval.until)
     }

@@ -201,7 +201,7 @@ impl Gates {
         self.groups.values().filter_map(due).min()
     }
 
-    /// What waited and has to be looked at again. What goes on waiting has a deadline.
+    /// Objects that waited and are to be evaluated again. Those that go on waiting have a deadline.
     pub(in crate::core) fn take_released(&mut self, now: Monotonic) -> BTreeSet<ObjectKey> {
         let mut released = BTreeSet::new();
         for placement in std::mem::take(&mut self.changed) {

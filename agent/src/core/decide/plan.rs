@@ -49,8 +49,8 @@ pub(in crate::core) enum Body {
 /// What a mark says that the journal does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Marks {
-    /// The journal was lost: where a mark says just what is desired, the object is looked at before anything is applied to
-    /// it, so that nothing is applied twice. See `rebuild`.
+    /// The journal was lost: where a mark says just what is desired, the object is compared before anything is applied to it,
+    /// so that nothing is applied twice. See `rebuild`.
     Believed,
     /// The journal is whole: it misses at most a write that was under way, which is done again.
     Checked,
@@ -176,7 +176,7 @@ pub(in crate::core) fn plan(situation: Situation<'_>) -> Decision {
 /// Nothing is seen in its place.
 fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
     let Situation { entry, record, view, .. } = situation;
-    // What was let go of is there without its label, or is gone.
+    // An orphaned object is there without its label, or is gone.
     let record = record.filter(|record| !record.letting_go);
     match (record, view) {
         (Some(record), _) if stays_gone(situation, policy) && record.source == entry.source.uid => {
@@ -199,7 +199,7 @@ fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
                 apply_onto(situation, record)
             }
         }
-        // A creation is safe without a look: where something is, it is refused and told what is there.
+        // A creation is safe without a read: if an object exists, it is refused and learns what exists.
         (Some(_) | None, _) => Decision::Create,
     }
 }
@@ -217,7 +217,7 @@ pub(in crate::core) fn is_made_once(entry: &Entry, policy: &ApplyPolicy) -> bool
     policy.mode == ApplyMode::CreateOnly && !entry.implied
 }
 
-/// Whether what was made once stays as it is where nothing is seen of it: unless it was to be let go of meanwhile.
+/// Whether a create-only object of which nothing is seen is left as it is: unless it was due for orphaning meanwhile.
 fn stays_gone(situation: Situation<'_>, policy: &ApplyPolicy) -> bool {
     is_made_once(situation.entry, policy) && situation.found == Found::AsKnown
 }
@@ -225,7 +225,7 @@ fn stays_gone(situation: Situation<'_>, policy: &ApplyPolicy) -> bool {
 /// Something is in its place.
 fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decision {
     let Situation { me, entry, record, .. } = situation;
-    // Without its mark, what was let go of is not ours any more.
+    // Without its mark an orphaned object is not ours any more.
     let let_go = |record: &AppliedRecord| record.letting_go && seen.mark.is_none();
     let record = record.filter(|record| record.uid == seen.uid && !let_go(record));
     let ownership = seen.mark.as_ref().map(|mark| mark.ownership(me, &entry.key));
@@ -317,7 +317,7 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
         || record.drifted.is_some()
         || !seen.labelled
         || !seen.mark.as_deref().is_some_and(|mark| is_right(mark, me, entry, policy, record.origin));
-    // Somebody has taken fields, or let go of some: perhaps of those that were left to them.
+    // Somebody has taken or released fields: perhaps of those that were left to them.
     let released = record.left.as_ref().is_some_and(|left| left.others != seen.others);
     match (drifted, policy.drift) {
         (false, _) if released => apply_onto(situation, record),

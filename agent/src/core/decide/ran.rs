@@ -172,7 +172,7 @@ impl Core {
     }
 }
 
-/// Whether a Job is taken for gone that nobody has looked for: somebody may have taken its label only.
+/// Whether a Job counts as gone though nobody has read it: somebody may only have taken its label.
 pub(in crate::core) fn is_gone_unread(object: &Object, source: &Uid, decision: &Decision) -> bool {
     let gone = matches!(
         decision,

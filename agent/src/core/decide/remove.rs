@@ -47,8 +47,8 @@ pub(in crate::core) struct Evidence<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Ground<'a> {
-    /// This source is not assigned here any more: a tombstone says so, it was missing from a set that is complete and of
-    /// the epoch of the set that had it, or a person looked at it and approved its removal.
+    /// This source is not assigned here any more: a tombstone says so, it was missing from a set that is complete and of the
+    /// epoch of the set that had it, or a person approved its removal.
     Unassigned(&'a Uid),
     /// It is in no set that is known, and nothing says that it was taken out.
     Unexplained,
@@ -56,7 +56,7 @@ pub(in crate::core) enum Ground<'a> {
     Restored,
 }
 
-/// What a live look found in a namespace, or of a CRD's kind.
+/// What an inspection found in a namespace, or of a CRD's kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) struct Inspection {
     pub(in crate::core) foreign: u64,
@@ -67,9 +67,9 @@ pub(in crate::core) struct Inspection {
 pub(in crate::core) enum Verdict {
     Delete(Authorised),
     Orphan(Authorised),
-    /// A live look at what it holds is needed first.
+    /// What it holds must be inspected first.
     Inspect,
-    /// A live look at itself is needed first.
+    /// It must be read first.
     Look,
     /// The key is assigned again: a new source takes ownership by its apply or by a mark; the same source adopts.
     TransferOwnership,
@@ -135,7 +135,7 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
     let record = placed;
     let Some(seen) = seen else {
         return match (record, view) {
-            // Looked at before that was looked into.
+            // Read before it is inspected.
             (Some(record), View::Current | View::Lost) if inspection.is_some() => {
                 dispose(evidence, record.uid.clone(), Some(record))
             }
@@ -194,7 +194,7 @@ fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
         return comes_back(evidence, entry);
     }
     match record {
-        // It was let go of by another removal of this place, and nothing is to be handed over.
+        // Another removal of this key has orphaned it; there is nothing to hand over.
         Some(record) if record.letting_go && seen.is_none() && view == View::Current => Verdict::Forget,
         Some(record) if record.source == *source => Verdict::TransferOwnership,
         None if seen.is_some() || view != View::Current => Verdict::TransferOwnership,
@@ -221,8 +221,8 @@ fn comes_back(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
     }
 }
 
-/// What stands there was to be let go of, and something is assigned there again before that was done. It ends as if it had
-/// been: the removal is over when what is assigned has adopted what it finds, and is carried out if that may not.
+/// The object was due for orphaning, and something was assigned to its key before that was done. It ends as if it had been
+/// done: the removal is over when the new entry has adopted the object, and is carried out if the new entry may not.
 fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
     let Evidence { me, key, record, assigned, seen, unshown, view, .. } = *evidence;
     let ours = |seen: &Seen| {
@@ -243,7 +243,7 @@ fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
         {
             Verdict::Forget
         }
-        // Perhaps it was let go of just before a restart: without its label nothing shows it.
+        // Perhaps it was orphaned just before a restart: without its label nothing shows it.
         (Some(record), None) if record.letting_go && matches!(view, View::Current | View::Lost) => Verdict::Look,
         // What may stand there unseen is found by the creation of what is assigned.
         (None, None) if view == View::Current && !unshown => Verdict::Forget,
@@ -265,7 +265,7 @@ fn dispose(evidence: &Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) ->
     // What was adopted was not refused.
     let managed = !adopted && seen.is_some_and(|seen| seen.managed_elsewhere);
     let deletes = match policy {
-        // It may have been let go of already, and be another's. With our mark on it it is not.
+        // It may have been orphaned already, and be another's. With our mark on it, it is not.
         RemovalPolicy::Tombstone(policy) => {
             let ours = mark.is_some_and(|mark| mark.ownership(me, key) == Ownership::Ours);
             policy.deletes(adopted, managed) && (ours || !letting_go)

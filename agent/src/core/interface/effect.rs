@@ -48,7 +48,7 @@ pub enum Effect {
     /// Lists what there is of a kind under our label, metadata only: [`Event::ListPage`](crate::core::Event::ListPage) for each
     /// page, then [`Event::ListEnded`](crate::core::Event::ListEnded).
     ListMetadata { id: ListId, kind: GroupKind, version: Arc<str> },
-    /// Warns whoever looks at an object at the cluster. Nothing depends on it.
+    /// Warns whoever describes an object at the cluster. Nothing depends on it.
     RecordEvent(KubeEvent),
     /// Watches exactly these from now on, whoever made them: [`Event::Followed`](crate::core::Event::Followed).
     Follow(BTreeMap<AssociatedKind, Follow>),
@@ -64,12 +64,12 @@ pub enum Effect {
     UnknownToHub,
     /// The hub takes what this process says: whatever stood against that is over.
     Thaw,
-    /// Writes into the home that this session was offered, durably: [`Event::SessionKept`](crate::core::Event::SessionKept). The
-    /// cluster is kept with it.
+    /// Durably stores the session that was offered: [`Event::SessionKept`](crate::core::Event::SessionKept). The cluster is
+    /// stored with it.
     KeepSession { session: SessionName, cluster: Option<Uid> },
-    /// Reads which session is in the home by now: [`Event::HomeRead`](crate::core::Event::HomeRead).
+    /// Reads which session is stored by now: [`Event::HomeRead`](crate::core::Event::HomeRead).
     ReadHome,
-    /// Another process has this one's home: it ends at once, and tells nobody.
+    /// Another process has taken over the session store: this one ends at once, without a goodbye.
     Replaced { by: SessionName },
 }
 
@@ -147,7 +147,7 @@ pub enum Op {
     Delete { key: ObjectKey, version: Arc<str>, uid: Uid, impersonate: Option<Arc<Impersonation>> },
     /// Strips mark and managedFields entries from the object with this UID and leaves the data.
     Orphan { key: ObjectKey, version: Arc<str>, uid: Uid, impersonate: Option<Arc<Impersonation>> },
-    /// Looks live at what a namespace holds, or at the objects of a CRD's kind.
+    /// Lists what a namespace holds, or the objects of a CRD's kind.
     Inspect { key: ObjectKey, version: Arc<str> },
     /// Reads one object, whatever its labels; `Written` or `Gone`.
     Get { key: ObjectKey, version: Arc<str> },
@@ -204,7 +204,7 @@ pub struct KubeEvent {
 /// What one patrol found. Assigned objects are counted in one of `withheld`, `unknown` and `checked`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PatrolTally {
-    /// Assigned objects that were looked at.
+    /// Assigned objects that were checked.
     pub checked: u64,
     /// Assigned objects of kinds that could not be listed: nothing is known of them.
     pub unknown: u64,

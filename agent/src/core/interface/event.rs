@@ -24,8 +24,8 @@ pub enum Event {
     },
     /// Another process has taken the identity, as its Secret says.
     Superseded(String),
-    /// [`Effect::KeepSession`](crate::core::Effect::KeepSession) ended: the home has that session, or one that was there before and is
-    /// newer; or it could not be written.
+    /// [`Effect::KeepSession`](crate::core::Effect::KeepSession) ended: the session store has that session, or a newer one
+    /// that was there before; or it could not be written.
     SessionKept {
         result: Result<SessionName, String>,
     },

@@ -64,7 +64,7 @@ pub struct ListedItem {
 /// Reads the details, once.
 type Reader = Box<dyn FnOnce() -> Option<Details> + Send>;
 
-/// What is looked at only of objects that are not at the version that the watch told: of few.
+/// Read only from the few objects whose version differs from what the watch showed.
 #[derive(Clone, Debug)]
 pub struct Details {
     pub generation: i64,

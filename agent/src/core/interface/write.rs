@@ -106,8 +106,8 @@ pub enum Write {
     Mode(AgentMode),
     /// The cluster goes out of service, or is in service again.
     Decommission(Decommission),
-    /// A report that cannot be made again by looking at the cluster: it tells a terminal fact (a Job finished, and may
-    /// be gone by now). Every other report is made anew after a restart. Replaces the key's former one.
+    /// A report that cannot be made again by reading the cluster: it tells a terminal fact (a Job finished, and may be gone by
+    /// now). Every other report is made anew after a restart. Replaces the key's former one.
     Unsent(Box<ObjectReport>),
     /// The key's [`Write::Unsent`] is of no use any more.
     Sent {
@@ -173,7 +173,7 @@ pub struct AppliedRecord {
     /// It is there only because something in it is: it is never deleted, whether or not its mark can still be read.
     #[serde(default)]
     pub implied: bool,
-    /// It is being let go of, or is so already: it is never deleted. Its mark said so, and that may be gone by now.
+    /// It is due for orphaning, or orphaned already: it is never deleted. Its mark said so, and may be gone by now.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub letting_go: bool,
     /// The wave it was applied in, by which it is removed when its entry is gone.
@@ -210,7 +210,7 @@ pub enum ChangeDetector {
     Version,
 }
 
-/// What was left to others, until they let go of it.
+/// Fields left to other managers until these release them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftToOthers {
     /// As it is reported.

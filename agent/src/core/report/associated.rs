@@ -43,7 +43,7 @@ pub(in crate::core) struct Associates {
     namespaces: BTreeMap<Arc<str>, usize>,
     watches: BTreeMap<AssociatedKind, Watch>,
     changed: bool,
-    /// Objects to look at again.
+    /// Objects to evaluate again.
     told_of: BTreeSet<ObjectKey>,
     /// Kinds of which something may be there that was seen before it was asked for.
     missed: BTreeSet<AssociatedKind>,
@@ -200,7 +200,7 @@ impl Core {
     }
 
     fn asked(&self, key: &ObjectKey) -> Option<&BTreeSet<AssociatedKind>> {
-        // Of what is never looked at nothing is known, and nowhere else is looked for what was made of it.
+        // An excluded namespace is never read: nothing is known of such an object, nor of what was made of it.
         if !self.config.namespaces.keep(key) {
             return None;
         }

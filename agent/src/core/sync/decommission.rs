@@ -1,4 +1,4 @@
-//! A cluster goes out of service: whatever is ours there is removed, or let go of, and then there is nothing to do.
+//! Decommission: all our objects in the cluster are removed or orphaned, and then there is nothing to do.
 //!
 //! ```text
 //!  in service ── an empty set that says so ──▶ Keep or Remove: a removal for all that is ours ──▶ nothing left: idle
@@ -6,12 +6,12 @@
 //!       └──────────────── a set that does not say so ◀───────────┘
 //! ```
 //!
-//! That it is so is in the journal with the set that said it, so that neither a crash nor a hub that is away ends it: what is
-//! ours is looked for anew at each start. When the cluster is in service again, what nothing says was unassigned stays, and
-//! what was to be let go of is, whatever was not done by then. What it was not told to remove, and is removed for this alone,
-//! stays where the cluster has refused to. The removals are the ordinary ones, in their order and through
-//! the one gate: nothing foreign is touched, and nothing goes that holds what is not ours. Only the fuse lets all pass, for that
-//! was said by whoever wants the cluster emptied. Where all is to be kept, the gate lets go of what it would delete.
+//! The journal records the decommission with the set that ordered it, so that neither a crash nor an absent hub ends it: our
+//! objects are sought anew at each start. When the cluster is in service again, objects that nothing says were unassigned
+//! stay; those that were due for orphaning are orphaned, and those to be removed for the decommission alone stay where the
+//! cluster refused. The removals are the ordinary ones, in their order and through the one gate: nothing foreign is touched,
+//! and nothing is deleted that holds foreign objects. Only the fuse lets all of them pass, because emptying the cluster was
+//! asked for. Where all is to be kept, the gate orphans what it would delete.
 
 use tideline_common::wire::v1::{Decommission, DecommissionReport};
 use tideline_common::{Monotonic, Reason, Tombstone};
@@ -26,8 +26,8 @@ use crate::core::model::seen::Seen;
 use crate::core::work::result::Step;
 
 impl Core {
-    /// Those removals under way that were to let go of an object because all was to be kept, if the set says otherwise. They
-    /// end as they would have if they had been done by then.
+    /// Removals under way that were to orphan an object because all was to be kept, if the set says otherwise. They end as
+    /// they would have if they had been done by then.
     pub(in crate::core) fn left_by_keeping(&self, change: &Change) -> Vec<Tombstone> {
         if !self.decommission.keeps() || change.decommission.keeps() {
             return Vec::new();
@@ -55,7 +55,7 @@ impl Core {
                 let spared = self.removals.values_mut().filter(|removal| removal.is_spared());
                 spared.for_each(|removal| removal.cause = Cause::Retired);
             }
-            // What was held may go now, or is let go of.
+            // Held removals may go now, or their objects are orphaned.
             for key in self.objects.keys().cloned().collect::<Vec<_>>() {
                 self.enqueue(&key);
             }
@@ -116,7 +116,7 @@ impl Core {
         let record = object.as_ref().and_then(|object| object.record.clone());
         let marked = object.as_ref().is_some_and(|object| object.seen().is_some_and(|seen| seen.mark.is_some()));
         drop(object);
-        // It bears its mark still, and is not let go of any more.
+        // It still bears its mark, and is not due for orphaning any more.
         if let Some(record) = record.filter(|record| record.letting_go && record.source == removal.source && marked) {
             self.set_record(&removal.key, AppliedRecord { letting_go: false, ..record });
         }
@@ -136,7 +136,7 @@ impl Core {
         let unanswered = matches!(failed, Some(Reason::Unavailable | Reason::Throttled));
         match self.removals.get(removal).map(|state| state.cause) {
             Some(Cause::Retired) => {}
-            // It cannot be looked at: what the journal says stands.
+            // It cannot be read: what the journal says counts.
             Some(Cause::Spared) if failed.is_some() && !unanswered => {
                 self.let_stand(now, removal);
                 return false;

@@ -51,7 +51,7 @@ impl Core {
             // It was never told anything.
             self.resend(now, out);
             self.session.distrust();
-            // Every mark is looked at, and names the new target then.
+            // Every mark is checked then, and names the new target.
             for key in self.objects.keys().cloned().collect::<Vec<_>>() {
                 self.enqueue(&key);
             }
@@ -143,7 +143,7 @@ impl Core {
         };
         let record = self.objects.get(key).and_then(|object| object.record.clone());
         let as_recorded = |record: &AppliedRecord| {
-            // What else may tell of a change tells of this one, too; then it is looked at.
+            // Whatever else reports a change reports this one too; then the object is evaluated.
             (&record.uid, record.managed) == (&seen.uid, seen.managed)
                 && record.change_detector == ChangeDetector::Owner
         };

@@ -123,8 +123,8 @@ impl Core {
         self.phase == Phase::Running && self.is_in_place() && self.mode.may_change() && !self.is_set_back()
     }
 
-    /// Whether something may be deleted or let go of now. Every step of a removal asks anew: what was begun before is not
-    /// gone on with.
+    /// Whether anything may be deleted or orphaned now. Every step of a removal asks again: a freeze stops removals that were
+    /// begun before it.
     pub(in crate::core) fn may_remove(&self) -> bool {
         self.may_change() && self.mode.may_remove()
     }

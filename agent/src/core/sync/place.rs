@@ -30,7 +30,7 @@ impl ClusterIdentity {
         self.cluster.clone().or_else(|| self.facts.cluster.clone())
     }
 
-    /// The hub says which cluster its target is of, and the home has that by now.
+    /// The hub says which cluster its target is of, and that is stored by now.
     pub(in crate::core) fn is_of(&mut self, cluster: Uid) {
         self.cluster = Some(cluster);
     }

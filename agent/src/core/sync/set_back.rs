@@ -5,7 +5,7 @@
 //! undo what was applied since, run again what has run, and remove what is assigned by now. Nothing is changed until the hub has
 //! said what the target is to hold. Of a copy that goes on beside the first agent the hub says itself that there are two.
 //!
-//! That is looked for before anything is changed, as long as it takes to list what is there, and not for long.
+//! At a start, what exists is listed before anything is changed, for a bounded time.
 
 use std::time::Duration;
 

@@ -65,7 +65,7 @@ impl Core {
         let changes: BTreeMap<_, _> = changes.filter(|_| !change.tombstones.is_empty()).collect();
         for (told, policy) in &change.tombstones {
             if let RemovalPolicy::Tombstone(policy) = *policy {
-                // What is assigned there now was to adopt what was to be let go of before, and has not yet.
+                // The present entry was to adopt an object that was due for orphaning, and has not yet.
                 let policy = match self.desired.get(&told.key).filter(|_| self.is_overtaken(&told.key)) {
                     Some(entry) => policy.overtaken(self.takeover_of(entry)),
                     None => policy,
@@ -94,7 +94,7 @@ impl Core {
             }
         }
         for (tombstone, policy) in &change.tombstones {
-            // It was to be let go of, and then was assigned and taken out again.
+            // It was due for orphaning, and then was assigned and unassigned again.
             if let RemovalPolicy::Absence(last) = policy
                 && self.removals.get(tombstone).is_some_and(|removal| removal.policy.lets_go())
             {
@@ -106,8 +106,8 @@ impl Core {
         change.tombstones.extend(settled);
     }
 
-    /// A policy for what is to go from a place. What is let go of because it was adopted, or is managed by others, is let go
-    /// of whatever it is that is assigned there next, like what would be if it was created.
+    /// The policy for removing an object. One that would be orphaned because it was adopted, or is managed by others, is
+    /// orphaned whatever is assigned to its key next, as if it had been created.
     fn as_it_was_found(&self, key: &ObjectKey, policy: PrunePolicy) -> PrunePolicy {
         let object = self.objects.get(key);
         let record = object.as_ref().and_then(|object| object.record.as_ref());
@@ -133,7 +133,7 @@ impl Core {
         any.into_iter().flatten().filter(|(_, removal)| removal.state != RemovalState::Done)
     }
 
-    /// What was to be let go of there before it was assigned again, and was not.
+    /// Removals that were to orphan an object when something was assigned to its key again.
     pub(in crate::core) fn overtaken(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
         self.open_removals_of(key).filter(|(_, removal)| removal.policy.lets_go())
     }
@@ -227,7 +227,7 @@ impl Core {
             self.enqueue(&key);
             self.dirty(&key, now);
         }
-        // Where nothing authorises a removal, nobody looks.
+        // Without an authorised removal nobody reads the key, so what no list shows there is forgotten.
         for key in remove.iter().filter(|key| self.removals_of(key).next().is_none()).cloned().collect::<Vec<_>>() {
             self.forget_unshown(&key);
         }
@@ -394,7 +394,7 @@ impl Core {
         self.approvals.strike(tombstone);
         let key = &tombstone.key;
         let assigned = self.desired.get(key).is_some();
-        // What was let go of is not what the journal knows any more, whatever is assigned there.
+        // An orphaned object is not the one that the journal knows, whatever is assigned to its key.
         let forgotten = |record: &AppliedRecord| record.source == tombstone.source && (!assigned || record.letting_go);
         if self.objects.at(key).record.as_ref().is_some_and(forgotten) {
             self.clear_record(key);
@@ -456,8 +456,8 @@ impl Core {
         }
     }
 
-    /// A place was found empty, or what stood there was let go of. Whatever source it was of, the journal need not know it any
-    /// more, unless that has a removal of its own.
+    /// Nothing was found under a key, or the object there was orphaned. Of whatever source it was, the journal need not know
+    /// it any more, unless that source has a removal of its own.
     pub(in crate::core) fn clear_record_of_what_went(&mut self, key: &ObjectKey) {
         if self.desired.get(key).is_some() {
             return;
@@ -515,7 +515,7 @@ impl Core {
         self.forget_if_empty(key);
     }
 
-    /// Lets go of a place of which nothing is to be known any more.
+    /// Forgets a key of which nothing needs to be known.
     pub(in crate::core) fn forget_if_empty(&mut self, key: &ObjectKey) {
         let Some(object) = self.objects.get(key) else { return };
         let shown = object.seen().is_some() || object.presence.is_unshown();

@@ -282,7 +282,7 @@ impl World {
         }
     }
 
-    /// Until a patrol has looked once, and has its suspects.
+    /// Until a patrol has made its first lists, and has its suspects.
     pub(in crate::core) fn until_patrol_pauses(&mut self) {
         while !self.core.patrol.pauses() {
             self.advance();
@@ -454,7 +454,7 @@ impl World {
         let Some(local) = self.cluster.objects.get(key).filter(|local| local.uid == *uid) else { return };
         let seed = self.seed;
         assert!(local.ours, "seed {seed}: {key} is not ours");
-        // What was to be let go of before it was assigned again is, where it may not be taken over.
+        // What was due for orphaning before it was assigned again is orphaned if it may not be taken over.
         let lets_go = |policy: &RemovalPolicy| matches!(policy, RemovalPolicy::Tombstone(policy) if policy.lets_go());
         let mut removing = self.journal.removing.iter();
         let overtaken = removing.any(|(tombstone, policy)| tombstone.key == *key && lets_go(policy));

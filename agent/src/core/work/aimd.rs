@@ -20,9 +20,9 @@ const MAX: usize = 80;
 /// At least, or nothing would ever be learnt.
 const MIN: usize = 1;
 const _: () = assert!(MIN <= FIRST && FIRST <= MAX);
-/// Between two looks at whether the API server bears as much as it did not bear before: doubled by each that found it does
-/// not, up to the second, halved by each that found it does. One with a single seat for us is tried with two operations
-/// once a minute then.
+/// Pauses between attempts to exceed a limit that the API server could not bear: doubled by each attempt that fails, up to the
+/// second, halved by each that succeeds. An API server with a single seat for us gets two operations at once only once a
+/// minute then.
 const CAUTION: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
 /// Nothing is begun for so long after a sign of strain that came without a Retry-After, doubled for each that follows
 /// without a success between, up to the second.

@@ -101,16 +101,16 @@ impl Doing {
     }
 }
 
-/// What the end of an operation leads to. No handler ends otherwise, so that whatever was under way concludes, backs off, or is
-/// looked at anew.
+/// What the end of an operation leads to. No handler ends otherwise, so that every operation concludes, backs off, or is
+/// evaluated again.
 #[derive(Debug)]
 #[must_use]
 pub(in crate::core) enum FollowUp {
-    /// It is looked at again now: it was done, or something else is to be done by now.
+    /// Requeued now: it was done, or something else is to be done by now.
     Look,
     /// It is tried again after a while, longer each time; and not before the API server said, if it did.
     BackOff(Option<Duration>),
-    /// It was meant for what is not there any more: it is looked at anew, at once unless that was in vain before.
+    /// The object it was meant for is gone or was replaced: requeued, at once unless that was in vain before.
     Stale,
     /// Its next operation was begun, or what it waits for has been said.
     NextStepBegun,

@@ -22,7 +22,7 @@ use crate::core::model::objects::Objects;
 use crate::core::model::removal::Removal;
 use crate::core::model::work_state::Turn;
 
-/// Between two looks at everything that is not known to be at rest. Events should make them needless.
+/// Between two passes over everything that is not known to be at rest. Events should make them needless.
 const PASS_EVERY: Duration = Duration::from_mins(10);
 /// Longest that removals of lower waves wait for the finalizers of a higher one, from the first that has any. The
 /// controllers that finalize may be among what is to go next.

@@ -8,10 +8,10 @@
 //! | an entry of managedFields is ours | it was written by us here, and not restored or copied with the mark in it |
 //! | one live look ([`Op::Compare`]): no field that we apply left our managedFields entry with another value | nobody has changed it since |
 //!
-//! The look is one GET; a second server-side apply would cost the API server eight times that, and start a write at every
-//! object of every cluster whose agent moved. Without it, what was changed locally while there was no agent would become
-//! the state from which drift is told. What the look finds is left to the plan: the object is recorded without a hash of our
-//! entry, which no object equals, so that it counts as drifted, and is corrected or reported as its policy says.
+//! A comparison is one GET; a second server-side apply would cost the API server eight times that, and start a write at every
+//! object of every cluster whose agent moved. Without it, what was changed locally while there was no agent would become the
+//! baseline for drift. What the comparison finds is left to the plan: the object is recorded without a hash of our entry,
+//! which no object equals, so that it counts as drifted, and is corrected or reported as its policy says.
 //!
 //! [`Op::Compare`]: crate::core::Op::Compare
 
@@ -26,7 +26,7 @@ use crate::core::interface::write::AppliedRecord;
 use crate::core::model::seen::Seen;
 
 impl Core {
-    /// The look at an object that the journal does not know ended.
+    /// The comparison of an object that the journal does not know ended.
     pub(in crate::core) fn verified(
         &mut self,
         now: Monotonic,
@@ -40,7 +40,7 @@ impl Core {
                 let seen = Seen::from(&*observed);
                 let template = observed.template;
                 self.look_at(key, *observed);
-                // Whether it was posted or applied last is not known, so that the next apply looks.
+                // Whether it was last posted or applied is not known, so the next apply checks.
                 let record = AppliedRecord { template, ..record_of(entry, &seen, origin, true) };
                 let managed = record.managed.filter(|_| total == 0);
                 if self.is_still_right(entry, origin, &seen) {
@@ -59,7 +59,7 @@ impl Core {
         }
     }
 
-    /// Whether what the look was for still holds: the set, and the mark of the object as it was read.
+    /// Whether the ground for the comparison still holds: the set, and the mark of the object as it was read.
     fn is_still_right(&self, entry: &Entry, origin: Origin, seen: &Seen) -> bool {
         let current = self.desired.get(&entry.key).is_some_and(|current| **current == *entry);
         let policy = self.policies.get(&entry.policy);

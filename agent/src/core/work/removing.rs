@@ -23,7 +23,7 @@ use crate::core::model::seen::Seen;
 /// The result of a live read that was made for a removal.
 #[derive(Debug)]
 pub(in crate::core) enum LiveRead {
-    /// Nobody looked.
+    /// It was not read.
     Nothing,
     Inside(Inspection),
     /// This stands there, whatever lists and watches say.
@@ -45,7 +45,7 @@ impl Core {
         }
     }
 
-    /// Has those removals looked at that found an operation under way; not those that wait for their retry.
+    /// Queues the removals that found an operation under way; not those that wait for their retry.
     pub(in crate::core) fn resume_removals(&mut self, key: &ObjectKey) {
         let waiting: Vec<(i32, Tombstone)> = self
             .removals_of(key)
@@ -111,7 +111,7 @@ impl Core {
         if removal.state == RemovalState::Done || self.fuse.is_saving(tombstone) {
             return;
         }
-        // Nor is it let go of, or looked at once more for that, before the journal has it.
+        // Nor is it orphaned, or read again for that, before the journal has it.
         if object.unrecorded > 0 && object.record.as_ref().is_some_and(|record| record.letting_go) {
             return;
         }
@@ -164,14 +164,14 @@ impl Core {
                     self.removal_state(now, tombstone, RemovalState::Waiting);
                 }
                 if live.is_some() {
-                    // What is to happen first may take a while, and looking again would tell no more.
+                    // What must happen first may take a while, and reading again would show no more.
                     self.retry_removal(now, tombstone, None);
                 }
             }
             Verdict::Forget if void => self.forget_removal(tombstone),
             Verdict::Forget => {
-                // Its place is not clear before what stands there under another name has gone. That is judged first: looking
-                // at the place for this one would keep it from its turn.
+                // The key is not free before the object of another source is gone. The removal of that is judged first:
+                // reading the key for this one would delay it.
                 let other = self.other_removal(tombstone).filter(|(_, removal)| removal.state != RemovalState::Done);
                 if let Some((other, due)) = other.map(|(other, removal)| (other, removal.retry_at.is_none())) {
                     self.removal_state(now, tombstone, RemovalState::Waiting);
@@ -218,8 +218,8 @@ impl Core {
         removal.version.clone().or(recorded).unwrap_or_else(|| self.kinds.version(&tombstone.key.kind))
     }
 
-    /// What stands there is not known: it lost its label, or is another object than an older list showed. So it is looked at,
-    /// and judged once more.
+    /// The object is not known: it lost its label, or is another than an older list showed. So it is read, and judged once
+    /// more.
     pub(in crate::core) fn look(&mut self, now: Monotonic, tombstone: &Tombstone, out: &mut Effects) {
         let key = &tombstone.key;
         if !self.may_remove() {
@@ -232,7 +232,8 @@ impl Core {
         self.execute(now, key, doing, Op::Get { key: key.clone(), version }, out);
     }
 
-    /// What may not be taken over is let go of, if that was said. Without its label no watch shows it: a creation found it.
+    /// An object that may not be taken over is orphaned if it was due for that. Without its label no watch shows it: a
+    /// creation found it.
     pub(in crate::core) fn let_go_unseen(
         &mut self,
         now: Monotonic,
@@ -275,7 +276,7 @@ impl Core {
         self.enqueue(key);
     }
 
-    /// Whether the journal has it on disk that this object is let go of. Once its mark is gone nothing else tells that
+    /// Whether the journal has it on disk that this object is due for orphaning. Once its mark is gone, nothing else tells it
     /// from an object whose mark was stripped by others, and which is deleted.
     fn lets_go(&mut self, key: &ObjectKey) -> bool {
         let Some(object) = self.objects.get(key) else { return true };

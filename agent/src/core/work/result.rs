@@ -107,7 +107,7 @@ impl Core {
                 self.applied(now, (&entry, &policy, &uid), write, result, out)
             }
             (Doing::TransferOwnership { entry, policy, uid, origin }, OpResult::TransferOwnership(result)) => {
-                // What entry of ours the mark is in by now is looked at by the next apply, if there ever is one.
+                // Which managedFields entry has the mark by now is for the next apply to find out, if there is one.
                 let write = Write { origin, posted: true, local: Arc::default() };
                 self.ownership_transferred(now, (&entry, &policy, &uid), write, result, out)
             }
@@ -169,7 +169,8 @@ impl Core {
         match result {
             Ok(Created::Made(observed)) => {
                 if self.assigns(key, &entry.source.uid) {
-                    // Nothing stood there that could have been let go of. Of a source that left meanwhile it is to go itself.
+                    // Nothing existed that could have been orphaned. An object of a source that left meanwhile is removed as
+                    // its own policy says.
                     self.nothing_overtaken(now, key);
                 }
                 let write = Write { origin: Origin::Created, posted: true, local: Arc::default() };
@@ -285,8 +286,8 @@ impl Core {
         self.session.distrust();
     }
 
-    /// What was meant is gone, or another by now: it is looked at anew, at once if nothing has failed before. What is missed each
-    /// time counts as tried: nothing waits for it any longer.
+    /// The object is gone, or was replaced: evaluated again, at once if nothing has failed before. What is missed each time
+    /// counts as tried: nothing waits for it any longer.
     fn missed(&mut self, now: Monotonic, key: &ObjectKey) {
         let Some(object) = self.objects.get_mut(key) else { return };
         object.doubt();
@@ -323,7 +324,7 @@ impl Core {
         let known = former.filter(|former| former.uid == record.uid).and_then(|former| former.template);
         record.template = observed.template.or(known);
         if !write.local.is_empty() {
-            // What was left as it was is still to be told; a look says what there is of it.
+            // Fields left to others are still to be reported; a comparison finds them.
             record.local = write.local;
             record.drifted = former.and_then(|former| former.drifted.clone());
         }

@@ -77,7 +77,7 @@ fn fake_secret() -> (Arc<Mutex<FakeSecret>>, SecretRef) {
     (fake, SecretRef { client, namespace: "tideline".to_owned(), name: "agent".to_owned() })
 }
 
-/// Another home of the identity, or another identity, has written there meanwhile.
+/// Another copy of the data directory, or another identity, has written there meanwhile.
 #[tokio::test]
 async fn what_may_not_be_written_over_is_not_however_often_it_is_tried() -> Result<(), anyhow::Error> {
     let ours = contents(1, Some(5), 3, None);

@@ -324,7 +324,7 @@ async fn a_full_disk_refuses_writes_in_time_is_still_read_and_takes_them_again()
     Ok(())
 }
 
-/// The floor keeps sled from meeting a full disk; others may fill it faster than it looks.
+/// The floor keeps sled from meeting a full disk; others may fill it faster than it is checked.
 #[tokio::test]
 async fn an_engine_that_met_a_full_disk_ends_its_writes_and_is_opened_again() -> Result<(), anyhow::Error> {
     if !alone("an_engine_that_met_a_full_disk_ends_its_writes_and_is_opened_again")? {

@@ -102,7 +102,7 @@ fn mode() -> AgentMode {
     AgentMode::Frozen(FreezeReason::Revoked("its key".to_owned()))
 }
 
-/// That a Job ran, which no look at the cluster tells any more.
+/// That a Job ran, which the cluster no longer shows.
 fn unsent() -> ObjectReport {
     ObjectReport {
         key: entry(2).key.clone(),

@@ -271,7 +271,7 @@ fn what_the_engine_reads_and_writes_moves_an_opening() -> Result<(), anyhow::Err
         begin.send(carried()).expect("it is waited for");
         fs::write(&path, vec![b'x'; 100_000]).and_then(|()| fs::read(&path)).expect("the disk takes it");
         begin.send(0).expect("it is waited for");
-        // Until all is looked at.
+        // Until all cases are checked.
         let _closed = ended.recv();
     })?;
     let before = begun.recv()?;

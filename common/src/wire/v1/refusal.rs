@@ -46,8 +46,8 @@ pub enum RefusalKind {
     Quarantined,
     /// 403: this key was revoked. A new token lets the agent in again, with a new key.
     Revoked,
-    /// 409: another session is in use, which `fenced_by` names. An agent that does not find it in its own home says so when it
-    /// asks for a session: then two live with one identity.
+    /// 409: another session is in use, which `fenced_by` names. An agent that does not find it in its own session store says
+    /// so when it asks for a session: then two live with one identity.
     Fenced,
     /// 409: the hub never gave this session, as far as it knows: it lost history. Open another.
     SessionUnknown,

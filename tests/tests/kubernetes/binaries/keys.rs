@@ -34,7 +34,7 @@ async fn an_agent_is_listed_and_revoked_at_once_and_goes_on_with_a_new_token() -
     site.agent.says_of_itself("frozen", SOON).await?;
     assert_eq!(site.uids().await?, before);
 
-    // Put where it looks for one, while it runs.
+    // Put where the agent reads one, while it runs.
     site.hub.token_file(TARGET).await?;
     site.delivers("web-after").await?;
     site.keeps(&before).await?;

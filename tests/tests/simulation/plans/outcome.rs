@@ -68,9 +68,9 @@ impl Outcome {
     /// How this differs from the undisturbed run in a way that it must not; nothing if it does not.
     ///
     /// Fewer writes are well: who was away while an object changed twice writes it once. More are not, but for these:
-    /// - An application is repeated once where its agent ended before the journal knew of it (`unacknowledged`). It cannot
-    ///   be told from one that somebody changed since: what the server made of it was in the answer that nobody heard.
-    ///   The same holds for the patch that lets go of an object; the second finds nothing to take off.
+    /// - An apply is repeated once where its agent ended before the journal knew of it (`unacknowledged`). It cannot be told
+    ///   from one that somebody changed since: what the server made of it was in the answer that nobody heard. The same holds
+    ///   for the patch that orphans an object; the second finds no mark to remove.
     /// - A creation is never repeated as such: the API server refuses it, and what is there is applied onto, once.
     /// - A mark alone is never written twice: it is compared with what is there. It may be what takes the place of a deletion
     ///   and a creation, for who did not see that nobody had the place in between.

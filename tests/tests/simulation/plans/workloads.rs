@@ -21,8 +21,8 @@ pub(crate) struct Workload {
     pub(crate) patrol_minutes: u64,
     /// Whether the hub may be away for so long that it misses what is meant in between. Its agents cannot know that.
     pub(crate) hub_misses: bool,
-    /// Whether the agent's data directory may be lost, but for its identity: who does not know what it wrote takes things
-    /// up anew, which is another outcome where something was to be let go of or made once.
+    /// Whether the agent's data directory may be lost, except for its identity: an agent that does not know what it wrote
+    /// records objects anew, which is another outcome for those due for orphaning and create-only ones.
     pub(crate) agent_is_emptied: bool,
 }
 
@@ -146,8 +146,8 @@ fn delete(world: &mut World) {
 fn recreate(world: &mut World) {
     // In one commit, as `kubectl replace --force` comes to.
     again(world, common);
-    // What is let go of, was not made by us, or is made once, stands otherwise after a hub that did not see that it was gone in
-    // between; and so does a namespace that is there for what is in it.
+    // An object that is orphaned, was not created by us, or is create-only ends otherwise after a hub that did not see that it
+    // was gone in between; and so does an implied namespace.
     let kept = ["orphan", "adopted", "once", "y-implies"].map(config_map);
     let made = |key: &ObjectKey| common(key) && !kept.contains(key);
     world.act(|spaces| spaces.delete(made));
@@ -188,10 +188,10 @@ fn mass_delete(world: &mut World) {
             number.is_some_and(|number| (from..to).contains(&number))
         }
     };
-    // More than passes by itself: it is held, and goes when a person has looked.
+    // More than passes by itself: it is held, and goes when a person has approved it.
     world.act(|spaces| spaces.delete(among(0, MANY)));
     world.pass(3 * DONE);
-    // A hub that has just started shows nobody what is held: whoever looks comes back until there is something.
+    // A hub that has just started has no held removals to show: the person comes back until there are some.
     for _ in 0..LOOKS_MAX {
         if world.approve_held() {
             break;

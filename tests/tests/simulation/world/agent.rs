@@ -241,7 +241,7 @@ impl World {
         if let Op::Delete { key, .. } | Op::Orphan { key, .. } = op {
             let keeps = self.agent.journal.decommission == Decommission::Keep;
             assert!(!keeps || matches!(op, Op::Orphan { .. }), "{key} is deleted, though all is to be kept");
-            // What was to be let go of before it was assigned again is, where it may not be adopted.
+            // What was due for orphaning before it was assigned again is orphaned if it may not be adopted.
             let overtaken = self.agent.journal.is_overtaken(key) && matches!(op, Op::Orphan { .. });
             let assigned = self.agent.journal.entries.contains_key(key);
             assert!(overtaken || !assigned, "{key} is removed though the accepted set has it");
@@ -274,7 +274,7 @@ impl World {
         }
     }
 
-    /// What is deleted, and what goes with it, is ours to delete. What others put there since it was looked at is not known.
+    /// What is deleted, and what goes with it, is ours to delete. What others created there since the inspection is not known.
     pub(super) fn check_deletion(&self, op: &Op) {
         for (nth, (key, local)) in self.goes_with(op).into_iter().enumerate() {
             match &local.owner {

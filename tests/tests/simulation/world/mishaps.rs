@@ -127,7 +127,7 @@ impl World {
         }
     }
 
-    /// Somebody looks at what is held and approves a part of it, for a while.
+    /// Somebody approves a part of what is held, for a while.
     fn approve_some(&mut self) {
         let share = 200 + self.random.below(800);
         let mut removals = self.held();

@@ -16,7 +16,7 @@ use crate::ids::{HUB, parse};
 /// Names that the hub has by turns, and authorities.
 const NAMES: u64 = 5;
 const AUTHORITIES: u64 = 4;
-/// After so long people look again whether the agent knows.
+/// After so long people check again whether the agent knows.
 const AGAIN: u64 = 60_000;
 
 /// Where the hub is, and who certifies it there.
@@ -189,7 +189,7 @@ impl World {
         self.hub_crashes();
     }
 
-    /// The former place is given up. Where all goes well that waits for the agent, and else nobody looks.
+    /// The former address is given up. Where all goes well that waits for the agent, and otherwise nobody checks.
     pub(super) fn move_ends(&mut self) {
         let Some(is) = self.whereabouts.goes else { return };
         let in_time = self.whereabouts.told == self.whereabouts.moves;

@@ -172,7 +172,7 @@ impl World {
         self.texts.0.lock().expect("no test has panicked").insert(entry.input, body(key, input).to_string().into());
     }
 
-    /// Lets it go on for so long.
+    /// Advances time by so much.
     async fn run_for(&mut self, time: Duration) {
         let until = self.now + time;
         loop {

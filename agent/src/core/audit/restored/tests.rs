@@ -7,7 +7,7 @@ use crate::core::decide::approve::tests::{keys, removals, world};
 use crate::core::tests::world::World;
 use crate::core::tests::{key, uid};
 
-/// Longer than from one patrol to the next, and than its looks.
+/// Longer than from one patrol to the next, both lists included.
 const PATROLS: Duration = Duration::from_hours(2);
 
 fn kept() -> ObjectKey {
@@ -119,7 +119,7 @@ fn what_comes_back_of_a_kind_of_which_nothing_is_left_is_found_by_the_patrol() {
         if restarts {
             world.crash();
             world.quiesce();
-            // A patrol has looked at its kind before it comes back.
+            // A patrol has listed its kind before it reappears.
             world.run_for(PATROLS);
         }
         restore(&mut world, &last);

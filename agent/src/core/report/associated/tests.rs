@@ -145,7 +145,7 @@ impl Scene {
         self.hear(kind, AssociatedNews::Listed);
     }
 
-    /// The counts of Pods that were said since the last look: total, ready, restarts.
+    /// The counts of Pods reported since the last call: total, ready, restarts.
     fn said(&mut self) -> Vec<Option<(u64, u64, u64)>> {
         let reports = std::mem::take(&mut self.reports);
         let pods = reports.iter().map(|report| report.made.get(&AssociatedKind::Pods));

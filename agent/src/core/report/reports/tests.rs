@@ -41,7 +41,7 @@ fn placed() -> (World, ObjectKey) {
     (world, deployment)
 }
 
-/// A controller that may create what it may not look at.
+/// A controller that may create objects and not read them.
 #[test]
 fn what_cannot_be_read_is_told_without_its_status_and_not_asked_for_again_and_again() {
     let (mut world, deployment) = placed();

@@ -7,7 +7,7 @@ use crate::core::FuseLimits;
 use crate::core::tests::world::World;
 use crate::core::tests::{key, uid};
 
-/// A world in which so many objects stand, in a namespace and of two kinds, and the fuse lets ten go.
+/// A world with so many objects in a namespace, of two kinds, and a fuse that lets ten pass.
 fn standing(seed: u64, count: usize) -> World {
     let mut world = World::with_fuse(seed, FuseLimits::default());
     world.hub.put(&key("", "Namespace", "shop"), 1, 1);
@@ -82,7 +82,7 @@ fn a_cluster_that_is_in_service_again_gets_everything_again() {
     assert_eq!(world.decommissioned, Some(DecommissionReport { how: Decommission::No, left: 0 }));
 }
 
-/// It was told to let go of all, and could not of some by then. Nothing is assigned again.
+/// It was told to orphan everything, and had not done so for some objects. Nothing is assigned again.
 #[test]
 fn what_was_to_be_kept_is_kept_though_the_cluster_is_in_service_again() {
     for crashes in [false, true] {
@@ -204,7 +204,7 @@ fn what_was_removed_without_an_answer_is_known_to_be_gone_when_the_cluster_is_in
     }
 }
 
-/// The journal has it that an object is let go of, or the cluster has done it, and the process ends.
+/// The journal says that an object is due for orphaning, or the cluster has done it, and the process ends.
 #[test]
 fn what_was_begun_before_a_restart_is_looked_at_when_the_cluster_is_in_service_again() {
     for how in [Decommission::Keep, Decommission::Remove] {

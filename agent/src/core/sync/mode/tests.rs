@@ -156,7 +156,7 @@ fn a_freeze_outlasts_a_hub_that_does_not_know_the_target() {
     }
 }
 
-/// Removals of a namespace that is looked into first, of an object whose mark was stripped, and of one that is let go of.
+/// Removals of a namespace that is inspected first, of an object whose mark was stripped, and of one that is orphaned.
 #[test]
 fn after_a_freeze_was_learnt_no_step_of_a_removal_begins() {
     for refusal in REFUSALS {

@@ -1,5 +1,5 @@
-//! The session and the home: what the hub offers is in the home before it is used, and a process that is fenced looks there for
-//! the session that fences it.
+//! Sessions and where they are stored: an offered session is stored before it is used, and a process that is fenced reads its
+//! session store for the session that fences it.
 //!
 //! ```text
 //!   fenced by S ──▶ S, or a later one, is in the home? ── yes: a later process of this home; this one ends
@@ -53,12 +53,12 @@ impl Core {
             return self.become_target(now, Enrolled { target, name }, out);
         }
         if answer.history != Continuity::Whole {
-            // So it is whether or not the home can take the session.
+            // Whether or not the session can be stored.
             self.history_broken(now);
         }
         self.session.newest = self.session.newest.max(answer.session.number);
         if answer.outdated {
-            // Perhaps another process of this home has opened it.
+            // Perhaps another process of this session store has opened it.
             return self.read_home(HomeReadReason::Outdated, out);
         }
         let cluster = answer.cluster.clone().or_else(|| self.cluster_identity.cluster());
@@ -66,7 +66,7 @@ impl Core {
         self.session.link = Link::Keeping(Box::new(answer));
     }
 
-    /// The home has the session that was offered, or cannot take it.
+    /// The session that was offered is stored, or could not be.
     pub(in crate::core) fn session_kept(
         &mut self,
         now: Monotonic,
@@ -121,7 +121,7 @@ impl Core {
         }
     }
 
-    /// What the home has by now. What it did not have before, another process has written there.
+    /// Which session is stored by now. One that was not there before was stored by another process.
     pub(in crate::core) fn home_read(
         &mut self,
         now: Monotonic,
@@ -151,7 +151,7 @@ impl Core {
         self.mode == AgentMode::Active && self.session.name.is_none() && opens && self.reports.may_part()
     }
 
-    /// A later process has this one's home.
+    /// A later process has taken over this one's session store.
     fn replaced_by(&mut self, by: SessionName, out: &mut Effects) {
         self.phase = Phase::Ended;
         out.push(Effect::Replaced { by });

@@ -23,9 +23,9 @@ pub(in crate::core) struct Session {
     pub(super) last: u64,
     /// The session that is open; none while another is being opened.
     pub(in crate::core) name: Option<SessionName>,
-    /// The newest that is in the home.
+    /// The newest that is stored.
     pub(super) home: SessionName,
-    /// What this process had when another was found in use, which is not in its home.
+    /// The session of this process when another was found in use that is not in the session store.
     pub(super) fenced: Option<Fenced>,
     /// It says that to the hub, which it was not asked to wait with: a refusal of that alone is no further one.
     pub(in crate::core) proves_fenced: bool,
@@ -80,9 +80,9 @@ pub(super) enum Link {
     Off,
     Enrolling(RequestId),
     Opening(RequestId),
-    /// What was offered is being written into the home; only then it is used.
+    /// The offered session is being stored; it is used only after that.
     Keeping(Box<SessionAnswer>),
-    /// The home is being read, for this.
+    /// The session store is being read, for this reason.
     Looking(HomeReadReason),
     Polling {
         id: RequestId,
@@ -111,7 +111,7 @@ pub(super) enum SetFailure {
     NoBodies,
 }
 
-/// Why the own home is read.
+/// Why the session store is read.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum HomeReadReason {
     /// The hub knows a newer session than this process.
@@ -130,7 +130,7 @@ pub(super) enum Next {
 }
 
 impl Session {
-    /// Goes on in a home that has this session.
+    /// Goes on from this stored session.
     pub(in crate::core) fn since(home: SessionName) -> Self {
         Self { home, newest: home.number, ..Self::default() }
     }

@@ -488,7 +488,7 @@ fn what_the_cluster_says_of_itself_later_is_told_with_another_session() {
     "#]]);
 }
 
-/// What a fenced agent does with what is in its home.
+/// What a fenced agent does about the session that it finds stored.
 fn fenced(home: SessionName) -> Script {
     let mut script = Script::new(Script::enrolled());
     script.event("start", Event::Started);

@@ -659,7 +659,7 @@ fn what_is_to_be_let_go_of_and_may_not_be_taken_over_is_let_go_of_without_its_la
             }
         }
     }
-    // It is read once more when the journal knows that it is let go of.
+    // It is read once more when the journal knows that it is due for orphaning.
     assert_eq!((asked.first(), asked.last()), (Some(&"Create"), Some(&"Orphan")), "{asked:?}");
     assert!(asked.len() <= 5, "{asked:?}");
 }

@@ -243,7 +243,7 @@ fn the_next_wave_waits_for_what_is_made_anew() {
     }
 }
 
-/// What is adopted is let go of when it leaves, whatever becomes of what was created.
+/// An adopted object is orphaned when it leaves, whatever becomes of created ones.
 #[test]
 fn what_was_adopted_and_comes_back_is_held_only_by_what_may_take_it_over() {
     let by_force = ApplyPolicy { takeover: Takeover::Always, ..ApplyPolicy::default() };
@@ -264,7 +264,7 @@ fn what_was_adopted_and_comes_back_is_held_only_by_what_may_take_it_over() {
     }
 }
 
-/// Without its label it is looked for, and without the journal it is not let go of yet.
+/// Without its label it must be read, and without the journal it is not orphaned yet.
 #[test]
 fn what_is_to_be_let_go_of_is_not_looked_at_again_and_again_while_nothing_can_be_written() {
     let key = key("", "ConfigMap", "web");

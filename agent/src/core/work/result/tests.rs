@@ -27,8 +27,8 @@ use crate::core::{Config, FuseLimits, Loaded};
 
 mod each_time;
 
-/// Operations on one object that may follow one another without a wait: a look, what it leads to, that what is there is
-/// another by now, and the same again.
+/// Operations on one object that may follow one another without a wait: a read, what it leads to, that the object was
+/// replaced, and the same again.
 const AT_ONCE_MAX: usize = 10;
 /// How long it is watched, and how many operations are too many by then: of waits that double there are ten, and of what the API
 /// server has no time for some forty, with four operations each where the last one of a replacement fails.
@@ -74,7 +74,7 @@ struct Known {
     assigned: Option<(EntryState, ApplyPolicy)>,
     /// By source, with what a tombstone says; none if nobody says anything.
     removals: BTreeMap<u64, Option<Prune>>,
-    /// The journal says that what it knows is let go of.
+    /// The journal says that the recorded object is due for orphaning.
     letting_go: bool,
     /// What stands there is being deleted, which does not end.
     deleting: bool,
@@ -82,7 +82,7 @@ struct Known {
     set_back: bool,
 }
 
-/// One kind each: creations, applications, marks, deletions, what is let go of, reads, comparisons, dry runs.
+/// One kind each: creations, applies, marks, deletions, orphanings, reads, comparisons, dry runs.
 type Answers = [Says; 8];
 
 struct Server {
@@ -426,7 +426,7 @@ proptest! {
     }
 }
 
-/// Let go of, and assigned again before that was done: it may not be taken over, so it is let go of now.
+/// Due for orphaning, and assigned again before that was done: it may not be taken over, so it is orphaned now.
 #[test]
 fn what_cannot_be_let_go_of_waits_though_something_is_assigned_there() {
     let never = ApplyPolicy { takeover: Takeover::Never, ..ApplyPolicy::default() };
@@ -529,7 +529,7 @@ fn what_a_creation_has_found_or_left_is_removed_though_nothing_has_shown_it() {
         }
         server.try_again(4);
         let asked = server.asked.iter().map(|asked| asked.split_once(": ").map_or("", |(_, op)| op));
-        // It is looked at once more when the journal has it that it passed the fuse.
+        // It is evaluated once more when the journal has it that it passed the fuse.
         let mut asked: Vec<_> = asked.collect();
         asked.dedup();
         assert_eq!(asked, expected, "{case}");
@@ -538,7 +538,7 @@ fn what_a_creation_has_found_or_left_is_removed_though_nothing_has_shown_it() {
     }
 }
 
-/// Nobody heard how its creation ended, its label was lost, and it is to be let go of: what is assigned there next finds it,
+/// Nobody heard how its creation ended, its label was lost, and it is due for orphaning: the next entry of its key finds it,
 /// and takes over only what it may.
 #[test]
 fn what_an_unheard_creation_made_is_let_go_of_before_it_is_taken_over() {
@@ -623,7 +623,7 @@ fn what_was_read_is_not_believed_once_something_newer_was_seen() {
     }
 }
 
-/// A removal that is tried again and again looks there each time.
+/// A removal that is tried again and again reads the object each time.
 #[test]
 fn a_look_for_a_removal_brings_forward_no_entry_that_waits_for_its_retry() {
     let assigned = Some((EntryState::Apply, ApplyPolicy::default()));

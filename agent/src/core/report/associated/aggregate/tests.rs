@@ -44,7 +44,7 @@ fn kind_of(kind: AssociatedKind) -> GroupKind {
     }
 }
 
-/// A cluster, its watches, and a fold that hears of it through them.
+/// A cluster, its watches, and an aggregate that learns of it through them.
 #[derive(Default)]
 struct Scene {
     aggregate: Aggregate,
@@ -177,7 +177,7 @@ impl Scene {
         true
     }
 
-    /// Whose an object is, by looking at everything.
+    /// The owner of an object, from a full scan.
     fn root_of(&self, object: &Associate) -> Option<&ObjectKey> {
         let owner = object.owner.as_ref()?;
         let Some(uid) = &owner.uid else {
