@@ -1,4 +1,4 @@
-//! The data directory, held by one process at a time.
+//! The data directory, used by one process at a time.
 
 use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io;

@@ -527,7 +527,7 @@ impl Driver {
             metrics.answered(&request, &result);
             // Closed only when the driver has ended; then nobody needs it.
             let _ = sender.send(Event::Answered { id, result }).await;
-            // Nothing waits for it, so a disk that hangs holds up nothing else.
+            // Nothing waits for it, so a disk that hangs delays nothing else.
             if let Some(addresses) = link.take_unsaved_addresses() {
                 identity.keep_addresses(addresses).await;
             }

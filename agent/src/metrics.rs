@@ -47,7 +47,7 @@ struct EventLabels {
     outcome: LabelValue,
 }
 
-/// Clones count into the same places.
+/// Clones share their counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Metrics {
     link_requests: Family<LinkLabels, Counter>,

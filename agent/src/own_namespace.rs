@@ -48,13 +48,13 @@ impl Default for OwnNamespace {
 }
 
 impl OwnNamespace {
-    /// Where the identity is kept, if there is such a place.
+    /// Where the identity is kept, if there is a namespace for it.
     pub(crate) fn secret(&self, client: &Client, in_cluster: bool) -> Option<SecretRef> {
         let namespace = self.namespace(client, in_cluster)?;
         Some(SecretRef { client: client.clone(), namespace, name: self.identity_secret.clone() })
     }
 
-    /// The Lease to be held, if one is. There must be a namespace then.
+    /// The Lease to acquire, if one is wanted. There must be a namespace then.
     pub(crate) fn lease(&self, client: &Client, in_cluster: bool) -> Result<Option<lease::Place>, NoNamespace> {
         if !self.leader_elect {
             return Ok(None);

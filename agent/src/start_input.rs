@@ -168,7 +168,7 @@ impl TokenFile {
 #[derive(Debug)]
 pub(crate) struct AuthoritiesFile {
     path: PathBuf,
-    /// What it held when it could be used last.
+    /// Its content when it was usable last.
     in_use: Option<GivenAuthorities>,
     /// That it cannot be used was logged.
     complained: bool,

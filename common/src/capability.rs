@@ -207,8 +207,8 @@ pub fn needs(entry: &Entry, policy: &ApplyPolicy) -> BTreeSet<Capability> {
     needed.into_iter().filter(|(_, needed)| *needed).map(|(capability, _)| capability).collect()
 }
 
-/// The entry as it is told to whom it is withheld from, the same whatever that agent lacks: it names the place, its source and
-/// what becomes of it when it goes, and how much is told of it.
+/// The entry as it is sent to an agent from which it is withheld, the same whatever that agent lacks: it names the key, its
+/// source, what becomes of it when it is removed, and how much is reported of it.
 pub fn withheld(entry: &Entry, policy: &ApplyPolicy) -> WithheldEntry {
     let ApplyPolicy { prune, prune_adopted, approve_deletions, .. } = *policy;
     let report = policy.report.clone();

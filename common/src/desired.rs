@@ -184,8 +184,8 @@ impl Tombstone {
     }
 }
 
-/// A tombstone with the prune policy that was last in force. It speaks for its place: whichever source had it there before
-/// goes by this policy too, for agents may not have seen every source that came and went.
+/// A tombstone with the prune policy that was last in force. It counts for its key: whichever source had it before goes by
+/// this policy too, for agents may not have seen every source that came and went.
 ///
 /// Where the key is assigned again, nothing is removed. The tombstone says what happened meanwhile, so that an agent that was
 /// offline ends as one that saw it: an object that was due for orphaning counts as adopted, and a create-only object is
@@ -241,7 +241,7 @@ pub struct DesiredSet {
     digest: SetDigest,
 }
 
-/// An entry in the place of its key, which is not held twice: a target has many.
+/// An entry under its key, which is not stored twice: a target has many.
 #[derive(Clone, Debug)]
 struct ByKey(Arc<Entry>);
 
@@ -272,7 +272,7 @@ impl PartialEq for ByKey {
 impl Eq for ByKey {}
 
 impl DesiredSet {
-    /// Puts an entry in its key's place and returns the one that was there.
+    /// Stores an entry under its key and returns the one that was there.
     pub fn insert(&mut self, entry: Arc<Entry>) -> Option<Arc<Entry>> {
         self.digest.add(entry.hash());
         let former = self.entries.replace(ByKey(entry)).map(|ByKey(former)| former);

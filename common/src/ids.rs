@@ -419,7 +419,7 @@ impl Ord for Uid {
     /// By their texts.
     fn cmp(&self, other: &Self) -> Ordering {
         match (&self.0, &other.0) {
-            // Digits of one case, in the same places.
+            // Digits of one case, at the same positions.
             (Form::Uuid(uuid), Form::Uuid(other)) => uuid.cmp(other),
             (Form::Text(_), _) | (_, Form::Text(_)) => (*self.text()).cmp(&*other.text()),
         }

@@ -29,7 +29,7 @@ pub struct Mark {
     pub hub: HubId,
     pub target: TargetId,
     pub source: SourceRef,
-    /// The *local* place the mark was written for. A copy has another.
+    /// The *local* identity that the mark was written for. A copy has another.
     #[serde(flatten)]
     pub local: ObjectKey,
     pub generation: i64,
@@ -113,8 +113,8 @@ impl Owner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
     Ours,
-    /// Written for another place or target and carried here: by a controller that copies annotations, from a backup, by
-    /// hand. Reported, never deleted, never counted.
+    /// Written for another key or target and carried here: by a controller that copies annotations, from a backup, by hand.
+    /// Reported, never deleted, never counted.
     Copy,
     /// Written by another hub.
     Foreign,
@@ -144,7 +144,7 @@ impl Mark {
         } else if self.hub != owner.hub {
             Ownership::Foreign
         } else if !owner.owns(self.target) {
-            // The same place in another cluster: restored from a backup there, unless two agents share a cluster.
+            // The same key in another cluster: restored from a backup there, unless two agents share a cluster.
             Ownership::Copy
         } else {
             Ownership::Ours

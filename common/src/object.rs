@@ -36,7 +36,7 @@ impl fmt::Display for GroupKind {
     }
 }
 
-/// An object's place within one cluster or space: group, kind, namespace, name.
+/// An object's key within one cluster or space: group, kind, namespace, name.
 ///
 /// At a target this is the *destination key*. Cheap to clone; the parts are shared where the maker shared them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -178,7 +178,7 @@ pub struct SourceRef {
 }
 
 impl SourceRef {
-    /// The place of the source in its space.
+    /// The key of the source in its space.
     pub fn place(&self, kind: &GroupKind) -> ObjectKey {
         let Self { space: _, uid: _, namespace, name } = self;
         ObjectKey { kind: kind.clone(), namespace: namespace.clone(), name: name.clone() }

@@ -31,7 +31,7 @@ macro_rules! reasons {
 
 reasons!(
     // Of entries and removals.
-    /// Another source holds this destination, or a foreign object is in its place.
+    /// Another source holds this destination, or a foreign object has its key.
     Conflict,
     /// The source asks for nothing yet: it is being deleted, or its removal waits for the settle time.
     Settling,

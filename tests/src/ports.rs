@@ -17,8 +17,8 @@ static NEXT: AtomicU16 = AtomicU16::new(0);
 
 /// Returns a loopback TCP port on which nothing listens at the moment.
 ///
-/// Processes begin at different places, so that test binaries run side by side do not race for one port; a caller
-/// that can retry with another port still should.
+/// Processes begin at different ports, so that test binaries run side by side do not race for one; a caller that can retry
+/// with another port still should.
 pub fn free_port() -> Result<u16> {
     let spread = u32::from(COUNT);
     // Knuth's multiplicative hash: consecutive process ids land far apart.

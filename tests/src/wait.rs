@@ -1,4 +1,4 @@
-//! Bounded waiting on a value; the only place of the tests that sleeps.
+//! Bounded waiting on a value; the only module of the tests that sleeps.
 
 use std::fmt::Display;
 use std::time::Duration;

@@ -1,8 +1,8 @@
 //! In which fields an object is not as it was applied, and which of them are to be left so.
 //!
 //! A field that we still own is as it was applied, however the API server writes it: whoever changes it takes it. So only
-//! fields that left our managedFields entry are compared by value. To own a map or a list says nothing of what is in it: the
-//! same tree stands for one that is owned as a whole and for one of which only the place is left.
+//! fields that left our managedFields entry are compared by value. To own a map or a list says nothing of its content: the
+//! same tree stands for one that is owned as a whole and for one of which only the key is left.
 
 use serde_json::{Map, Value};
 use tideline_common::{Digest, FieldPath, GroupKind, pointer_escaped};

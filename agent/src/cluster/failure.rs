@@ -24,7 +24,7 @@ impl Failure {
         matches!(self.reason, Reason::Forbidden | Reason::Denied)
     }
 
-    /// Says of a change that cannot be made in place what could be done.
+    /// Says what could be done about a change of an immutable field.
     pub(super) fn with_advice(self, recreate: Recreate) -> Self {
         if self.reason != Reason::Immutable {
             return self;

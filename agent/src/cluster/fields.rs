@@ -1,5 +1,5 @@
-//! Fields, three ways: places in an object, the API server's text (conflicts), and the trees of managedFields (`FieldsV1`,
-//! structured-merge-diff's serialization of a set of paths).
+//! Fields in three notations: paths in an object, the API server's text (conflicts), and the trees of managedFields
+//! (`FieldsV1`, structured-merge-diff's serialization of a set of paths).
 //!
 //! In such a tree a key `f:name` is a field, `k:{…}`, `v:…` and `i:…` are list items, and `.` says that the node itself is
 //! in the set; a node without keys is in the set too.
@@ -193,7 +193,7 @@ fn is_item(key: &str, item: &Value, nth: usize) -> bool {
     }
 }
 
-/// Copies what `from` has under `keys` to the same place of another set, or of none yet.
+/// Copies what `from` has under `keys` to the same path of another set, or of none yet.
 pub(super) fn graft(into: &mut Value, from: &Value, keys: &[String]) {
     let Some(branch) = keys.iter().try_fold(from, |node, key| node.get(key)) else { return };
     let mut shoot = branch.clone();

@@ -338,7 +338,7 @@ fn what_is_assigned_and_does_not_stand_lets_no_more_be_deleted() {
     }
     world.heal();
     world.quiesce();
-    // Eighty places are another's: of what stands, 15 objects are more than a fifth.
+    // Eighty keys belong to others: of what exists, 15 objects are more than a fifth.
     for key in &keys[20..] {
         let like = keys[0].clone();
         world.cluster.carry(key, &like);

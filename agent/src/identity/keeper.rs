@@ -1,4 +1,4 @@
-//! Finds the identity at the start, and keeps it in its two places while the agent runs.
+//! Finds the identity at the start, and keeps its two copies while the agent runs.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex as StdMutex, MutexGuard, PoisonError};
@@ -298,12 +298,12 @@ fn say_forbidden(place: &SecretRef, why: &str) {
 pub(crate) struct Keeper {
     path: PathBuf,
     home: HomeIn,
-    /// What this process knows. Changes while `saving` is held.
+    /// What this process knows. Changes while `saving` is locked.
     contents: StdMutex<Contents>,
     /// What the file took last, and all that the Secret may hold: one that is ahead of the file says at the next start that
     /// another process was at work, and that the journal is out of date. None if the file took nothing yet.
     saved: StdMutex<Option<Contents>>,
-    /// Held while the file is written: one at a time, and what is newer last.
+    /// Locked while the file is written: one write at a time, and the newest contents last.
     saving: Mutex<Saving>,
     watchdog: WriteWatchdog,
     /// Where the Secret is, if it is used.

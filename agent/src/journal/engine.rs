@@ -45,7 +45,7 @@ const SHARD_KEYS: usize = 2 * 256;
 const ROWS_PER_SHARD_KEY: usize = 8;
 /// Visits of each of these keys: a shard judges when its pages were visited 64 times.
 const SHARD_VISITS: usize = 32;
-/// How long files may be held by threads of a journal that was closed.
+/// How long threads of a journal that was closed may keep its files open.
 const RELEASED_WITHIN: Duration = Duration::from_secs(2);
 const RELEASE_POLL: Duration = Duration::from_millis(5);
 

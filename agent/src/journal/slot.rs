@@ -51,9 +51,9 @@ const _: () = assert!(GROWTH_BYTES >= 2 * FRESH_BYTES);
 /// moves meanwhile.
 const UNSEEN_BYTES: u64 = space::WRITTEN_TIMES * group::COMMIT_BYTES_MAX + FRESH_BYTES;
 
-/// Bytes on disk that a journal takes at most, everything beside it included, where it held at most `live` bytes of keys and
-/// values: the log, the copy that takes its place, and the reserve. More only where the disk has no room for the copy, or
-/// refuses it, and while a journal that was set aside is kept.
+/// Bytes on disk that a journal takes at most, everything beside it included, where it had at most `live` bytes of keys and
+/// values: the log, the copy that replaces it, and the reserve. More only where the disk has no room for the copy, or refuses
+/// it, and while a journal that was set aside is kept.
 pub fn disk_bytes_max(live: u64) -> u64 {
     let log = GROWTH_TIMES * live + GROWTH_BYTES + UNSEEN_BYTES;
     let copy = FRESH_TIMES * live + FRESH_BYTES;

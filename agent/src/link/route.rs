@@ -54,7 +54,7 @@ impl HubRoute {
 
     /// Trusts these from now on, instead of those that were given before.
     pub(super) fn trust(&self, given: GivenAuthorities) {
-        // Held over both: a client of the new revision is made with these.
+        // Kept across both: a client of the new revision is made with these.
         let mut locator = lock(&self.locator);
         lock(&self.client).given = given;
         locator.others_are_trusted();

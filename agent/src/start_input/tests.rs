@@ -17,7 +17,7 @@ fn token(seed: u8) -> EnrolmentToken {
     }
 }
 
-/// Whether what is put into the file in the place of the first token has the agent begin anew, were each token this to it.
+/// Whether the agent restarts after `put` has changed the file, where each token is of this use to it.
 async fn is_noticed(used: TokenUse, put: impl FnOnce(&Path)) -> bool {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("token");

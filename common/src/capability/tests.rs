@@ -88,7 +88,7 @@ proptest! {
             prop_assert_eq!(instead.entry.state, EntryState::Withheld(Reason::AgentTooOld));
             prop_assert_eq!(instead.entry.policy, instead.policy.digest());
             prop_assert!(needs(&instead.entry, &instead.policy).is_empty());
-            // It keeps its place, and what becomes of it when it goes.
+            // It keeps its key, and what becomes of it when it is removed.
             let same = (&instead.entry.key, &instead.entry.source) == (&entry.key, &entry.source);
             prop_assert!(same && instead.entry.prune_policy(&instead.policy) == entry.prune_policy(policy));
             prop_assert_eq!(PrunePolicy::of(&instead.policy), PrunePolicy::of(policy));

@@ -108,7 +108,7 @@ fn kept(steps: &[Step], node: &Value) -> Option<Value> {
                 .as_object_mut()
                 .map(|map| map.entry(name).or_insert(Value::Null)),
             Place::Item(nth) => all.get_or_insert_with(|| Value::Array(Vec::new())).as_array_mut().and_then(|items| {
-                // The places before it are others', or nobody's.
+                // The elements before it are others', or nobody's.
                 items.resize(items.len().max(nth + 1), Value::Null);
                 items.get_mut(nth)
             }),
@@ -187,7 +187,7 @@ impl Way {
         })
     }
 
-    /// Puts a value where there is a place for it: in a map that is there, or instead of an item. Returns whether there was.
+    /// Writes a value where the path exists: in a map that is there, or instead of an item. Returns whether it did.
     pub fn put(&self, object: &mut Value, value: Value) -> bool {
         let Some((last, parents)) = self.0.split_last() else { return false };
         let parent = parents.iter().try_fold(object, |node, place| match place {

@@ -81,8 +81,8 @@ impl PrunePolicy {
         self.prune == Prune::Delete && !refused && (!adopted || self.prune_adopted == PruneAdopted::AsCreated)
     }
 
-    /// Whether also an object stays that was created. What is assigned again in its place then finds something that is not
-    /// ours, and adopts it.
+    /// Whether an object that was created stays as well. An entry assigned to its key later finds an object that is not ours,
+    /// and adopts it.
     pub fn lets_go(self) -> bool {
         !self.deletes(false, false)
     }

@@ -220,7 +220,7 @@ pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
     })
 }
 
-/// Puts a value in its place, once.
+/// Sets a value at its path, once.
 fn set<T>(slot: &mut Option<T>, name: &'static str, value: Result<T, String>, text: &str) -> Result<(), Error> {
     let value = value.map_err(|why| {
         let text: String = text.chars().take(80).collect();

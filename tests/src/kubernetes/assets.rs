@@ -9,7 +9,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::Kubectl;
 
-/// Builds the binaries or says where they would be; the one place that knows the cache.
+/// Builds the binaries or says where they would be; the one module that knows the cache.
 const BUILD_SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/kubernetes/build");
 
 /// A directory with etcd, kube-apiserver, kube-controller-manager and kubectl.

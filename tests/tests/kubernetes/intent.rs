@@ -62,7 +62,7 @@ async fn what_was_said_while_the_agent_was_away_decides_what_becomes_of_objects(
     for name in ["orphaned", "deleted", "again", "moved"] {
         site.expected(&format!("configmap.{name}"), 0).await?;
     }
-    // There and back: the same source, in the same place.
+    // There and back: the same source, under the same key.
     site.place("moved", CONFIG_MAPS, delete.clone()).await?;
     site.place("again", CONFIG_MAPS, delete.clone()).await?;
     for name in ["moved", "again"] {

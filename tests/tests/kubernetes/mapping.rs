@@ -74,7 +74,7 @@ async fn objects_arrive_in_the_mapped_namespace_and_move_when_it_is_another() ->
     let namespace = api_cluster(&site.local, NAMESPACE.0, NAMESPACE.1).get("store-shop").await?;
     assert_eq!(namespace.labels()["team"], "retail");
     assert!(api_cluster(&site.local, NAMESPACE.0, NAMESPACE.1).get_opt("shop").await?.is_none());
-    // One place, so its status is the source's.
+    // One target, so its status is the source's.
     shows(&site.space, DEPLOYMENT, "web", "the status of the one copy", |web| web["status"]["replicas"] == 1).await?;
     shows(&site.space, REPORT, "configmap.web.east.store-shop", "a report", |report| {
         report["progress"] == "Applied" && report["target"]["namespace"] == "store-shop"

@@ -37,7 +37,7 @@ async fn removal_is_followed_to_its_end_and_takes_nothing_that_came_after() -> R
     let leaving = site.local(CONFIG, "web").await?;
     assert!(leaving.uid() == before.uid() && leaving.metadata.deletion_timestamp.is_some(), "{leaving:?}");
 
-    // Made anew meanwhile, it waits for its place, and is not taken by what was meant for the other.
+    // Recreated meanwhile, it waits for its key, and is not deleted by the removal of the other.
     apply(&site.space, config("web", "2")).await?;
     site.reported("configmap.web", "Pending", Some("Finalizing")).await?;
     site.edit(CONFIG, "web", json!({"metadata": {"finalizers": null}})).await?;
@@ -175,7 +175,7 @@ async fn what_is_created_once_changes_hands_by_its_mark_alone_and_goes_as_its_ne
         before.push(site.edit(CONFIG, name, json!({"data": {"value": "local"}})).await?);
     }
 
-    // Another namespace's objects are to be in the very same places, and wait for them.
+    // Another namespace's objects are to have the very same keys, and wait for them.
     apply(&site.space, json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "depot"}})).await?;
     let depot = |kind: (&str, &str)| api(&site.space, kind.0, kind.1, Some("depot"));
     let (sources, reports) = (depot(CONFIG), depot(REPORT));
@@ -303,7 +303,7 @@ async fn applied_cluster(site: &Site, object: &str) -> Result<()> {
     shows_cluster(&site.space, CLUSTER_REPORT, &format!("{object}.east"), "it to be applied", look).await
 }
 
-/// Waits until each is said to be held for what is in it, by report and rollup.
+/// Waits until each removal is reported as held for what is in it, by report and rollup.
 async fn held_for_others(site: &Site, held: &[(&str, &str)]) -> Result<()> {
     for (object, content) in held {
         let says = |said: &Value| {

@@ -1,4 +1,4 @@
-//! What cannot be placed as it is says so, is put right when it can be, and holds up nothing else.
+//! What cannot be placed as it is says so, is put right when it can be, and delays nothing else.
 
 use std::time::Duration;
 
@@ -104,7 +104,7 @@ async fn placement_that_selects_nothing_says_so_until_it_does() -> Result<()> {
     };
     selects("nobody", "False", "NoTargets").await?;
     selects("nothing", "False", "NoObjects").await?;
-    // Others are not held up.
+    // Others are not delayed.
     site.pass_along("witness").await?;
 
     site.retier("none").await?;

@@ -57,7 +57,7 @@ const IMPURE: &[&str] = &[
 /// What a pure module must not print with.
 const PRINTING: &[&str] = &["print", "println", "eprint", "eprintln", "dbg"];
 
-/// A dependency that is named in few places, so that it can be replaced.
+/// A dependency that few modules name, so that it can be replaced.
 struct Vendor {
     name: &'static str,
     /// Where it may be named: files or folders, as in [`PURE`].
@@ -228,7 +228,7 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are a folder of the tree")
 }
 
-/// Whether the file is one of the places, or in one: `a/b` stands for `a/b.rs` and all of `a/b/`; a longer file name
+/// Whether the file is at one of the paths, or below: `a/b` stands for `a/b.rs` and all of `a/b/`; a longer file name
 /// (`a/b_c.rs`) is another module.
 fn is_within(source: &Source, places: &[&str]) -> bool {
     places

@@ -144,7 +144,7 @@ async fn silent_connections_at_the_usual_limit_of_files_keep_nobody_out() -> Res
     Ok(())
 }
 
-/// Places for connections follow the limit: where it was not raised, all but two of the crowd would give way.
+/// Slots for connections follow the limit: where it was not raised, all but two of the crowd would give way.
 #[tokio::test]
 async fn a_hub_that_begins_with_few_files_raises_its_limit_and_has_room() -> Result<()> {
     const FEW: u32 = 200;

@@ -15,7 +15,7 @@ use crate::harness::{Agent, Hub, SOON, Site};
 
 const MISSING: &str = "a file system of its own cannot be mounted; run as root";
 
-/// A file system in the place of a data directory.
+/// A file system mounted as a data directory.
 struct Disk {
     directory: PathBuf,
 }

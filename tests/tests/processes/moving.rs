@@ -203,7 +203,7 @@ async fn no_missing_damaged_or_foreign_token_stops_an_enrolled_agent() -> Result
     let had = member.has("before").await?;
     let file = member.agent.token_file.clone().context("the token that it enrolled with")?;
     let genuine: tideline_common::EnrolmentToken = fs::read_to_string(&file)?.parse()?;
-    // It says another place, where nobody is, and another key.
+    // It names another address, where nobody is, and another key.
     let foreign = tideline_common::EnrolmentToken {
         hub_key: vec![3; 32],
         urls: vec![url("127.0.0.1", free_port()?)?],

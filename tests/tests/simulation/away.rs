@@ -127,7 +127,7 @@ fn plain() -> ApplyPolicy {
     ApplyPolicy::default()
 }
 
-/// What people do about one place.
+/// What people do about one key.
 #[derive(Clone, Debug)]
 struct Change {
     key: ObjectKey,
@@ -192,7 +192,7 @@ impl Change {
     }
 }
 
-/// What stands in a place.
+/// What exists under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Standing {
     Nothing,
@@ -212,7 +212,7 @@ fn standing(world: &World, key: &ObjectKey) -> Standing {
     Standing::Ours { source: mark.source.uid.clone(), input: local.input, prune: mark.prune, origin: mark.origin }
 }
 
-/// What happened to objects under the eyes of the one agent, and what the other had in their places by then.
+/// What happened to objects in the view of the one agent, and what the other had under their keys by then.
 #[derive(Default)]
 struct Seen {
     let_go: BTreeMap<ObjectKey, BTreeSet<Uid>>,

@@ -80,8 +80,8 @@ fn of_two_agents_with_one_identity_the_holder_keeps_its_place_until_a_person_say
     );
 }
 
-/// The original's machine is gone, and nobody says anything: after a day of its silence the copy has the place, however often
-/// the hub restarts meanwhile.
+/// The original's machine is gone, and nobody says anything: after a day of its silence the copy becomes the holder, however
+/// often the hub restarts meanwhile.
 #[test]
 fn the_place_of_a_holder_that_is_gone_is_free_after_a_day_in_which_the_hub_ran() {
     each_seed(

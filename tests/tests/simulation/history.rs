@@ -19,7 +19,7 @@ use crate::ids::{OTHER_TARGET, parse};
 /// One commit of any line of history, in the order in which they were made.
 pub(crate) type CommitNumber = u64;
 
-/// What is to become of a place.
+/// What is to become of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Intent {
     Keeps(Uid),
@@ -32,9 +32,10 @@ enum Intent {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct History {
     assigned: BTreeMap<ObjectKey, Uid>,
-    /// Sources that were taken from their places, in this line of history or in one that was lost.
+    /// Sources that were unassigned from their keys, in this line of history or in one that was lost.
     pub(crate) unassigned: BTreeSet<(ObjectKey, Uid)>,
-    /// All that was ever assigned to a place: it goes, whichever of it stands there, when nothing is assigned there any more.
+    /// All that was ever assigned to a key: its object is removed, whichever source it is of, when nothing is assigned there
+    /// any more.
     placed: BTreeMap<ObjectKey, BTreeSet<Uid>>,
     /// What a person approved, ever, and how many commits had been made by then.
     pub(crate) approved: BTreeMap<(ObjectKey, Uid), CommitNumber>,
@@ -44,7 +45,7 @@ pub(crate) struct History {
     pub(crate) pruned_as_created: BTreeSet<(ObjectKey, Uid)>,
     /// Commits that were made, in every line of history.
     commits: CommitNumber,
-    /// What people meant for each place, by the commit that says it.
+    /// What people meant for each key, by the commit that says it.
     intents: BTreeMap<ObjectKey, BTreeMap<CommitNumber, Intent>>,
     /// The commits that a revision comes after.
     lines: BTreeMap<RevisionId, BTreeSet<CommitNumber>>,
@@ -156,13 +157,13 @@ impl History {
         newest_first.find(|(commit, _)| self.known.contains(commit))
     }
 
-    /// Whether a person approved that what was assigned there last goes: that speaks for its place, whatever stands there.
+    /// Whether a person approved that the last source assigned there is removed: that counts for its key, whatever has it.
     pub(crate) fn is_place_approved(&self, key: &ObjectKey) -> bool {
         let since = self.newest_known(key).map_or(0, |(commit, _)| *commit);
         self.approved.iter().any(|((place, _), at)| place == key && *at >= since)
     }
 
-    /// No approval is told of a place at which a hub that has these commits assigned anything since it was given.
+    /// No approval is sent for a key to which a hub that has these commits assigned anything since it was given.
     pub(crate) fn check_approved(&self, removals: &[Tombstone], line: &BTreeSet<CommitNumber>) {
         for removal in removals {
             let since = self.approved[&(removal.key.clone(), removal.source.clone())];
@@ -242,7 +243,7 @@ impl Hub {
         self.assigned_since();
     }
 
-    /// What was approved at places that have something by now is void, once that is written.
+    /// Approvals for keys that are assigned by now are void, once that is written.
     pub(crate) fn assigned_since(&mut self) {
         let view = self.ledger.target(self.target()).expect("it is registered");
         let mut changes = Vec::new();

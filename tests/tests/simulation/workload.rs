@@ -1,4 +1,4 @@
-//! What people do at the hub: objects come, change, go and come again, in two spaces that may want the same place.
+//! What people do at the hub: objects come, change, go and come again, in two spaces that may want the same key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -304,7 +304,7 @@ pub(crate) struct World {
     pub(crate) restored: bool,
     restores: u64,
     pub(crate) lost_journal: bool,
-    /// The newest input of each source that was written to its place.
+    /// The newest input of each source that was written under its key.
     applied: BTreeMap<(ObjectKey, Uid), i64>,
     /// The epoch of the set that was written so.
     applied_in: Option<(TargetId, Epoch)>,

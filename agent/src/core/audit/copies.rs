@@ -1,4 +1,4 @@
-//! Objects with a mark that was written for another place: somebody copied them. They are counted and told of, and never
+//! Objects with a mark that was written for another key: somebody copied them. They are counted and reported, and never
 //! touched.
 //!
 //! Watches see those that carry this target's label. One that was restored here from a backup of another cluster carries

@@ -257,7 +257,7 @@ impl Core {
         }
     }
 
-    /// It carries the label of another target. What stands in a place of ours is told of with what is assigned there.
+    /// It carries the label of another target. What has a key of ours is reported with the entry of that key.
     fn copy_listed(&mut self, me: Me, list: ListId, item: &ListedItem) {
         let key = &item.key;
         let mark = item.details().and_then(|details| details.mark.as_deref());
@@ -470,7 +470,7 @@ impl Core {
     fn matter_of_other(&self, me: Me, key: &ObjectKey, object: Option<&Object>, listed: &Seen) -> Matter {
         let mut removals = self.removals_of(key).peekable();
         if removals.peek().is_some() {
-            // Held ones are counted as what they are.
+            // Held removals are counted apart.
             return Matter::Busy;
         }
         let known = object.is_some_and(|object| object.seen().is_some_and(|seen| seen.uid == listed.uid));

@@ -32,7 +32,7 @@ pub(in crate::core) struct Situation<'a> {
     pub(in crate::core) found: Found,
 }
 
-/// What stands in the place of an entry, besides what journal and mark know of it.
+/// What exists under the key of an entry, besides what journal and mark know of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Found {
     AsKnown,
@@ -89,7 +89,7 @@ pub(in crate::core) enum Decision {
     Wait(Reason),
     /// Assigned, but not to be applied.
     Withhold(Reason),
-    /// Another object is in its place, so it is not applied. No event announces when that object goes.
+    /// Another object has its key, so it is not applied. No event announces when that object is gone.
     Skip(Reason, &'static str),
     /// Cannot be done, for now.
     Fail(Reason, String),
@@ -173,7 +173,7 @@ pub(in crate::core) fn plan(situation: Situation<'_>) -> Decision {
     }
 }
 
-/// Nothing is seen in its place.
+/// Nothing is seen under its key.
 fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
     let Situation { entry, record, view, .. } = situation;
     // An orphaned object is there without its label, or is gone.
@@ -222,7 +222,7 @@ fn stays_gone(situation: Situation<'_>, policy: &ApplyPolicy) -> bool {
     is_made_once(situation.entry, policy) && situation.found == Found::AsKnown
 }
 
-/// Something is in its place.
+/// An object has its key.
 fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decision {
     let Situation { me, entry, record, .. } = situation;
     // Without its mark an orphaned object is not ours any more.

@@ -22,7 +22,7 @@ pub const RAN_MAX: usize = 2_000;
 pub(in crate::core) const VANISHED: &str = "this Job was created here and is gone, so it may have run; it is not created again. To run it again, \
                                             recreate its source, or change its Pod template with apply.recreate: OnImmutable";
 
-/// What ran, by place and source.
+/// What ran, by key and source.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Ran {
     numbers: BTreeMap<Tombstone, u64>,
@@ -148,7 +148,7 @@ impl Core {
         }
     }
 
-    /// Whether what is seen in its place is ours, for this source.
+    /// Whether the object seen under its key is ours, for this source.
     fn stands_for(&self, key: &ObjectKey, source: &Uid) -> bool {
         let ours = || {
             let object = self.objects.get(key)?;

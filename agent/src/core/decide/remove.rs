@@ -23,7 +23,7 @@ pub(in crate::core) struct Evidence<'a> {
     pub(in crate::core) me: Me,
     pub(in crate::core) key: &'a ObjectKey,
     pub(in crate::core) ground: Ground<'a>,
-    /// What the accepted set assigns to this place.
+    /// What the accepted set assigns to this key.
     pub(in crate::core) entry: Option<&'a Entry>,
     pub(in crate::core) record: Option<&'a AppliedRecord>,
     /// The policy it was applied under, if still known.

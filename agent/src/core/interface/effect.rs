@@ -218,7 +218,7 @@ pub struct PatrolTally {
     pub drifted: u64,
     /// Our mark, not assigned, and nobody knew.
     pub orphaned: u64,
-    /// In our places or under our label, and not ours.
+    /// Under our keys or our label, and not ours.
     pub foreign: u64,
     /// As assigned, but changed without the watch telling.
     pub unseen: u64,

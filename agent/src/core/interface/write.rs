@@ -32,8 +32,8 @@ pub enum AgentMode {
 /// The prune policy that decides between delete and orphan, and where it comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RemovalPolicy {
-    /// A tombstone said it, and that stands for all that goes from its place, whatever journal and mark say: they know what
-    /// was said when something was written there last.
+    /// A tombstone said it, and that counts for everything removed from its key, whatever journal and mark say: they know what
+    /// was said when the object was last written.
     Tombstone(PrunePolicy),
     /// Nobody said anything. The least destructive of what the set had last, if that is known, journal and mark.
     Absence(Option<PrunePolicy>),

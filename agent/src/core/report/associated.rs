@@ -192,7 +192,7 @@ fn count_down<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
 }
 
 impl Core {
-    /// Something about an entry changed, or about what stands in its place.
+    /// Something about an entry changed, or about the object under its key.
     pub(in crate::core) fn tell_associates(&mut self, key: &ObjectKey) {
         if self.associates.aggregate.follows(key).is_some() || self.asked(key).is_some() {
             self.associates.told_of.insert(key.clone());
@@ -241,7 +241,7 @@ impl Core {
         }
     }
 
-    /// What stands in a place, if it is ours.
+    /// The object under a key, if it is ours.
     fn uid_of_ours(&self, key: &ObjectKey) -> Option<Uid> {
         let (me, object) = (self.me()?, self.objects.get(key)?);
         let seen = object.seen()?;

@@ -608,7 +608,7 @@ impl Core {
     fn leaving(&self, key: &ObjectKey, object: &Object) -> Option<(Uid, Progress, Option<Reason>, String)> {
         let mut removals = self.removals_of(key).peekable();
         if removals.peek().is_some() {
-            // What is held waits for a person; the other removals of the place wait for it.
+            // A held removal waits for a person; the other removals of the key wait for it.
             let (tombstone, removal) = removals
                 .filter(|(_, removal)| removal.state != RemovalState::Done)
                 .max_by_key(|(_, removal)| matches!(removal.state, RemovalState::Held(..)))?;

@@ -91,7 +91,7 @@ impl Core {
         self.removals.get(removal).is_some_and(Removal::is_spared)
     }
 
-    /// This was found in the place of a removal that is spared.
+    /// This was found under the key of an object that is to be spared.
     pub(in crate::core) fn stays(&mut self, now: Monotonic, removal: &Tombstone, seen: &Seen) {
         let record = self.objects.get(&removal.key).and_then(|object| object.record.clone());
         let is_done = |record: &AppliedRecord| {

@@ -63,7 +63,7 @@ pub(in crate::core) struct Gather {
     digest: SetDigest,
     len: usize,
     policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
-    /// The latest of each place.
+    /// The latest of each key.
     tombstones: BTreeMap<ObjectKey, Unassignment>,
     terminal: Vec<TerminalFact>,
     /// As the last page has it.
@@ -174,7 +174,7 @@ impl Gather {
         }
     }
 
-    /// Takes a page. `held` is the accepted set that changes are onto.
+    /// Takes a page. `held` is the accepted set that changes are relative to.
     pub(in crate::core) fn page(&mut self, page: DesiredPage, held: &Held<'_>) -> Step {
         if let Err(step) = self.check(&page, held) {
             return step;
@@ -307,8 +307,8 @@ impl Gather {
         let same_epoch = held.accepted.is_some_and(|former| former.version.epoch == at.version.epoch);
         if same_epoch && self.absence == Absence::Removal {
             let absent = remove.iter().filter_map(|key| held.desired.get(key));
-            // So is a source whose place is another's by now. What stands there is handed over, and until that is done it is
-            // this source's: the other may be gone before.
+            // So is a source whose key is another's by now. Its object changes owner, and until that is done it is this
+            // source's: the other may be gone before.
             let replaced = put.iter().filter_map(|entry| {
                 let former = held.desired.get(&entry.key)?;
                 (former.source.uid != entry.source.uid).then_some(former)
@@ -322,7 +322,7 @@ impl Gather {
         let mut left_at = BTreeMap::new();
         for (key, Unassignment { tombstone, policy, at }) in std::mem::take(&mut self.tombstones) {
             left_at.insert(key.clone(), at);
-            // It speaks for its place: also for what this set had there last.
+            // It counts for its key: also for what this set had there last.
             let absent = held.desired.get(&key).map(|entry| entry.source.uid.clone());
             let absent =
                 absent.map(|source| Tombstone { key, source }).filter(|absent| tombstones.contains_key(absent));

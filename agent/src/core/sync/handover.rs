@@ -1,9 +1,9 @@
 //! From one target to another: this agent was handed a SyncTarget that was made again, or enrolled anew. What it placed is its
 //! own under both.
 //!
-//! Every mark of a former target is to name the present one: that of what is applied is written with it, that of what is held,
-//! withheld, being removed, or in no set by itself, as an apply is: not while the agent is frozen, and through the same queue.
-//! Nothing else is changed, so that it needs neither to be assigned nor explained.
+//! Every mark of a former target is to name the present one: that of an applied object is written with it; that of a held,
+//! withheld or unassigned object, or of one being removed, is written by itself, as an apply is: not while the agent is
+//! frozen, and through the same queue. Nothing else is changed, so that it needs neither to be assigned nor explained.
 //!
 //! Former targets are kept, up to their bound, also when none of their marks is left. A cluster that is set back to before they
 //! were written anew has them again, and a hub that is set back knows this agent by those names alone; nobody else ever bears

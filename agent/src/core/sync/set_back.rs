@@ -20,8 +20,8 @@ use crate::core::model::removal::JournalAge;
 /// kind that answers later than this, the other kinds do not wait to be put right.
 pub(in crate::core) const LOOK_FIRST_MAX: Duration = Duration::from_secs(30);
 
-/// Whether a mark shows that an entry is older than what was applied in its place. Of what is not kept as its source says it
-/// shows nothing: an accepted loss of history may have set its source back, and nobody writes its mark.
+/// Whether a mark shows that an entry is older than what was applied under its key. It shows nothing for an object that is not
+/// maintained as its source says: an accepted loss of history may have set its source back, and nobody writes its mark.
 fn is_later(me: Me, key: &ObjectKey, mark: &Mark, (entry, policy): (&Entry, Option<&ApplyPolicy>)) -> bool {
     entry.state == EntryState::Apply
         && policy.is_some_and(|policy| !is_left_alone(entry, policy))

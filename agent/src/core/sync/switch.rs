@@ -56,8 +56,8 @@ impl Core {
         self.disk.then(Then::Switched(change));
     }
 
-    /// What was said last stands for its place, and so for each removal that is under way there. What was said before
-    /// something was assigned there again speaks for its own source alone.
+    /// The last policy for a key counts for each removal that is under way there. A policy from before something was assigned
+    /// there again counts for its own source alone.
     fn settle_policies(&self, change: &mut Change) {
         let mut settled = Vec::new();
         let put = change.put.iter().map(|entry| (&entry.key, Some(&entry.source.uid)));
@@ -152,7 +152,7 @@ impl Core {
         self.assigns(&tombstone.key, &tombstone.source)
     }
 
-    /// Whether the set has this source at a place.
+    /// Whether the set assigns this source to a key.
     pub(in crate::core) fn assigns(&self, key: &ObjectKey, source: &Uid) -> bool {
         self.desired.get(key).is_some_and(|entry| entry.source.uid == *source)
     }
@@ -252,7 +252,7 @@ impl Core {
         self.poll(now, out);
     }
 
-    /// Puts an entry in its place. Returns the input that nothing names any more, if so.
+    /// Stores an entry under its key. Returns the input that no entry names any more, if there is one.
     pub(in crate::core) fn put_entry(&mut self, entry: Arc<Entry>) -> Option<Digest> {
         let key = entry.key.clone();
         let unnamed = self.drop_entry_before(&key);
@@ -382,7 +382,7 @@ impl Core {
         self.forget_if_empty(&tombstone.key);
     }
 
-    /// Nothing of the source stands in its place any more.
+    /// No object of the source has its key any more.
     pub(in crate::core) fn removal_done(&mut self, now: Monotonic, tombstone: &Tombstone) {
         let Some(removal) = self.removals.get_mut(tombstone) else { return };
         if std::mem::replace(&mut removal.state, RemovalState::Done) == RemovalState::Finalizing {
@@ -543,7 +543,7 @@ impl Core {
         }
     }
 
-    /// The removals under way at one place.
+    /// The removals under way for one key.
     pub(in crate::core) fn removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
         let key = key.clone();
         self.removals.range(before_all_of(&key)..).take_while(move |(tombstone, _)| tombstone.key == key)

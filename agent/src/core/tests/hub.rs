@@ -177,7 +177,7 @@ impl Hub {
         }
     }
 
-    /// The places at which it was told that a deletion is held for this reason.
+    /// The keys for which it was told that a deletion is held for this reason.
     pub(crate) fn held(&self, reason: Reason) -> impl Iterator<Item = &ObjectKey> {
         let held =
             move |report: &ObjectReport| (report.progress, report.reason) == (Progress::DeletionHeld, Some(reason));

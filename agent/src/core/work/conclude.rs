@@ -19,8 +19,8 @@ pub(in crate::core) const RETRY: (Duration, Duration) = (Duration::from_secs(1),
 /// The longest wait after an operation that the API server had no time for: the pace sees to it that it is not asked
 /// more often than it can bear.
 const RETRY_THROTTLED_MAX: Duration = Duration::from_secs(30);
-/// After so many tries in a row what comes to nothing each time counts as tried, and holds up no wave: what the API server never
-/// has time for, or a replacement of what somebody else makes anew each time.
+/// After so many tries in a row an entry counts as tried, and delays no wave: the API server never has time for it, or
+/// somebody else recreates each time what it is to replace.
 pub(in crate::core) const TRIES_MAX: u32 = 5;
 
 /// Whether what has failed so often, and is to wait for so long, is waited for no longer.
@@ -93,7 +93,7 @@ impl Core {
         self.tell_gates(key);
     }
 
-    /// Has an object tried again after a while, longer each time. What is tried often, or is to wait for long, holds up no
+    /// Has an object tried again after a while, longer each time. One that was tried often, or is to wait for long, delays no
     /// wave meanwhile.
     pub(in crate::core) fn retry(&mut self, now: Monotonic, key: &ObjectKey, not_before: Option<Duration>) {
         let Some(object) = self.objects.get_mut(key) else { return };

@@ -20,9 +20,9 @@ use crate::core::model::key_ref::KeyRef;
 /// Where a webhook does not answer: enough to find out that it does again, and then to get through what waited one after the
 /// other. That something succeeds says little: the webhook may not be asked about it.
 const STUCK_MAX: usize = 2;
-/// All that wait for webhooks together get one of so many: each holds its place for as long as the webhook's timeout.
+/// All objects behind webhooks together get one of so many slots: each uses its slot for as long as the webhook's timeout.
 const STUCK_SHARE: usize = 4;
-/// A webhook that refused or failed faster takes no operation's place for long.
+/// A webhook that refused or failed faster takes no operation's slot for long.
 const STUCK_AFTER: Duration = Duration::from_millis(500);
 
 /// Whether an operation on an object may be begun.
@@ -157,7 +157,7 @@ impl ConcurrencyLimiter {
                     let stuck = Stuck { message, waiting: BTreeSet::new(), failed: BTreeSet::new() };
                     self.stuck.insert(area.clone(), stuck);
                 }
-                // Its place is for one that was not tried yet. What has failed would leave that to chance.
+                // Its slot is for one that was not tried yet. What has failed would leave that to chance.
                 self.stuck.get_mut(&area).and_then(|stuck| stuck.waiting.pop_first()).into_iter().collect()
             }
             _ if sign == Sign::Well => self.goes_well(&area),

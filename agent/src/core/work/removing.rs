@@ -181,7 +181,7 @@ impl Core {
                     let waits = self.removals.get(&other).is_some_and(|removal| removal.state != RemovalState::Done);
                     let idle = self.objects.get(key).is_some_and(|object| !object.work.is_in_flight());
                     if !waits {
-                        // Its end has cleared the place already.
+                        // Its end has freed the key already.
                         self.enqueue_removals(key);
                     } else if live.is_some() && idle {
                         self.retry_removal(now, tombstone, None);
@@ -204,7 +204,7 @@ impl Core {
         }
     }
 
-    /// The removal of what stands in the place, if that is of another source.
+    /// The removal of the object under the key, if that is of another source.
     fn other_removal(&self, tombstone: &Tombstone) -> Option<(Tombstone, &Removal)> {
         let key = &tombstone.key;
         let source = self.left_over(key).filter(|source| *source != tombstone.source)?;
@@ -250,7 +250,7 @@ impl Core {
         }
     }
 
-    /// What was to be removed is assigned again: it is not deleted any more, and nothing of what held it holds.
+    /// The object is assigned again: it is not deleted any more, and nothing holds its removal.
     pub(in crate::core) fn comes_back(&mut self, tombstone: &Tombstone) {
         self.fuse.withdraw(tombstone);
         if let Some(removal) = self.removals.get_mut(tombstone)

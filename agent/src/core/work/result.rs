@@ -471,7 +471,7 @@ impl Core {
             return FollowUp::Look;
         }
         if self.desired.get(key).is_some() {
-            // The place was assigned again while this was under way.
+            // The key was assigned again while this was under way.
             if matches!(result, Ok(Step::Gone | Step::LetGo) | Err(NotDone::Stale))
                 && let Some(object) = self.objects.get_mut(key)
             {
@@ -518,8 +518,8 @@ impl Core {
             Err(NotDone::Failed(Failure { reason, message, retry_after })) => {
                 let Some(removal) = self.removals.get(tombstone) else { return FollowUp::Concluded };
                 let throttled = reason == Reason::Throttled;
-                // What the API server has no time for is held once it is known that this is not over soon. What waits for
-                // finalizers has waited for those.
+                // A throttled operation is held once it is known that this is not over soon. What waits for finalizers has
+                // waited for those.
                 let finalizes = throttled && removal.state == RemovalState::Finalizing;
                 let waits = throttled && !is_held_up(removal.failures + 1, retry_after);
                 if !finalizes {
@@ -552,7 +552,7 @@ impl Core {
         self.retry_removal(now, tombstone, None);
     }
 
-    /// What stands in the place of what was to be removed was read.
+    /// The object under the key of a removal was read.
     fn looked(
         &mut self,
         now: Monotonic,

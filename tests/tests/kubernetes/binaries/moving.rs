@@ -58,7 +58,7 @@ async fn an_agent_follows_its_hub_and_finds_one_that_moved_without_a_word_by_its
     reaches(&mut site, "web-after").await?;
     ensure!(site.agent.process.id() == agent, "nobody touched the agent");
 
-    // Everything at once while the agent is off: it knows neither the place nor the authority.
+    // Everything at once while the agent is down: it knows neither the address nor the authority.
     site.agent.stop().await?;
     site.hub.stop().await?;
     for step in ["prepare", "switch", "retire"] {

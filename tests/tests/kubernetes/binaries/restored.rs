@@ -143,7 +143,7 @@ async fn a_hub_with_an_empty_store_learns_from_the_agent_that_takes_its_token_an
     site.target_shows("that history was lost", says_lost).await?;
     site.keeps(&before).await?;
 
-    // The same objects, made again, take their places; what is not made again waits for an approval.
+    // The same objects, created again, take over their keys; what is not created again waits for an approval.
     site.hub.place_config_maps().await?;
     site.hub.makes_all(&names("web", 2)).await?;
     accepts_and_holds(&site, &["web-002"]).await?;

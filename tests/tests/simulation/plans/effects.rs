@@ -1,4 +1,4 @@
-//! What there is to disturb: every kind of effect that the cores have. A new one must find its place here, or this does not
+//! What there is to disturb: every kind of effect that the cores have. A new one must be listed here, or this does not
 //! compile; and some workload must bring it about, or the enumeration is found wanting.
 
 use std::collections::BTreeSet;

@@ -72,8 +72,8 @@ impl Outcome {
     ///   from one that somebody changed since: what the server made of it was in the answer that nobody heard. The same holds
     ///   for the patch that orphans an object; the second finds no mark to remove.
     /// - A creation is never repeated as such: the API server refuses it, and what is there is applied onto, once.
-    /// - A mark alone is never written twice: it is compared with what is there. It may be what takes the place of a deletion
-    ///   and a creation, for who did not see that nobody had the place in between.
+    /// - A mark alone is never written twice: it is compared with what is there. It may replace a deletion and a creation,
+    ///   where the agent did not see that the key was unassigned in between.
     /// - A deletion is never repeated: it carries the UID of what it is about.
     ///
     /// How often the hub commits is not compared: it takes in together what comes together, which depends on the way.

@@ -34,7 +34,7 @@ pub(crate) struct Happened {
     pub(crate) cuts: Vec<usize>,
 }
 
-/// What was written in one place of the cluster by an agent, as the API server counts.
+/// Writes of an agent to one key of the cluster, as the API server counts them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Writes {
     pub(crate) created: u64,

@@ -100,7 +100,7 @@ impl Aggregate {
         }
     }
 
-    /// Says which object is in the place of a root, if any. Returns whether that is new.
+    /// Says which object a root is, if it exists. Returns whether that is new.
     pub(super) fn bind(&mut self, key: &ObjectKey, uid: Option<&Uid>) -> bool {
         let Some((key, root)) = self.roots.get_key_value(key) else { return false };
         if root.uid.as_ref() == uid {

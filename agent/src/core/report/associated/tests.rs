@@ -15,7 +15,7 @@ use crate::core::tests::{attested, entry, hub_id, key, target_id, uid};
 use crate::core::{Config, Enrolled, FuseLimits, Loaded};
 use crate::namespaces::Namespaces;
 
-/// A core that restarted with these entries in place, and with a session.
+/// A core that restarted with these entries, and with a session.
 struct Scene {
     core: Core,
     now: Monotonic,

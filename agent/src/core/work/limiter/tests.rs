@@ -54,7 +54,7 @@ fn where_a_webhook_does_not_answer_next_to_nothing_is_begun_until_one_succeeds()
     assert_eq!(limiter.admits(&a), Admission::Free);
 }
 
-/// What takes long to say no takes as many places as what says nothing.
+/// What is slow to be denied takes as many slots as what gets no answer.
 #[test]
 fn a_webhook_that_denies_after_long_is_in_the_way_like_one_that_does_not_answer() {
     let (soon, late) = (Duration::from_millis(1), Duration::from_secs(2));
@@ -119,7 +119,7 @@ fn all_that_wait_for_webhooks_get_a_quarter_of_what_is_under_way() {
     assert_eq!((begun.len(), limiter.aimd.limit()), (10, 40));
     assert_eq!(limiter.admits(&in_namespace("well", "a")), Admission::Free);
 
-    // One that is answered for is none of them any more, and leaves its places to the others.
+    // One that got an answer is none of them any more, and leaves its slots to the others.
     judge(&mut limiter, &stuck[0], Duration::from_secs(1), &WELL);
     assert_eq!(limiter.admits(&stuck[19]), Admission::Free);
     for key in begun {

@@ -452,7 +452,7 @@ fn what_cannot_be_let_go_of_waits_though_something_is_assigned_there() {
     }
 }
 
-/// Ours as it was made, assigned with another input, and to be replaced where that cannot be changed in place.
+/// Ours as it was created, assigned with another input, and to be replaced where that cannot be changed.
 fn to_be_recreated() -> Known {
     let recreates = ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() };
     Known {

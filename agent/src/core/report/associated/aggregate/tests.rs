@@ -49,7 +49,7 @@ fn kind_of(kind: AssociatedKind) -> GroupKind {
 struct Scene {
     aggregate: Aggregate,
     asked: BTreeMap<ObjectKey, Wanted>,
-    /// What stands in the places of roots.
+    /// The objects that the roots are.
     there: BTreeMap<ObjectKey, Uid>,
     objects: BTreeMap<AssociatedKind, BTreeMap<Uid, Associate>>,
     watches: BTreeMap<AssociatedKind, VecDeque<(Uid, Option<Associate>)>>,
