@@ -17,7 +17,7 @@ const IDENTITY: &str = "identity.json";
 pub enum Error {
     #[error("cannot {action} the data directory {path:?}; give a writable one with --data-dir")]
     Io { action: &'static str, path: PathBuf, source: io::Error },
-    #[error("the data directory {0:?} is held by another process; stop it, or give each agent its own --data-dir")]
+    #[error("the data directory {0:?} is in use by another process; stop it, or give each agent its own --data-dir")]
     Held(PathBuf),
     #[error("{0:?} is the data directory of a hub; give the agent one of its own with --data-dir")]
     OfHub(PathBuf),

@@ -276,7 +276,7 @@ impl Driver {
             let wake = match self.state {
                 State::Stopped => break Ok(Ended::Stopped),
                 State::Stopping(until) if until <= Instant::now() => {
-                    warn!("stopped before everything under way had ended; it is taken up again at the next start");
+                    warn!("stopped with operations in flight; the next start finishes them");
                     break Ok(Ended::Stopped);
                 }
                 State::Stopping(until) => self.next_wake().min(until),
@@ -289,7 +289,7 @@ impl Driver {
                 opened = opened(&mut opening), if self.state == State::Running => match opened {
                     Ok((journal, loaded)) => {
                         let opened = (journal, loaded, self.core.heard());
-                        info!("the journal can be opened now; the agent begins again with what it holds");
+                        info!("the journal can be opened now; the agent restarts with its content");
                         break Ok(Ended::JournalOpened(Box::new(opened)));
                     }
                     Err(error) => break Err(Error::Journal(error)),
@@ -421,7 +421,7 @@ impl Driver {
             ApiServerProbe::Silent(why) => {
                 if self.silent.is_none() {
                     events.push(Event::ApiServerProbe { answers: false });
-                    warn!("the API server does not answer, and its watches are begun anew: {why}");
+                    warn!("the API server does not answer; its watches are restarted: {why}");
                     self.silent = Some(self.health.gate("cluster"));
                     self.metrics.cluster_answers(false);
                 }
@@ -652,7 +652,7 @@ impl Driver {
 /// Logs why something was not done, and returns it.
 fn said(what: &str, error: &identity::Error) -> String {
     let why = tideline_runtime::exit::chain(error);
-    warn!("{what}; it is tried again: {why}");
+    warn!("{what}; retrying: {why}");
     why
 }
 

@@ -128,7 +128,7 @@ impl Metrics {
         registry.register("kinds_watched", "Kinds that are watched", metrics.kinds_watched.clone());
         registry.register(
             "kinds_forbidden",
-            "Kinds that the agent may not look at, or not write, as far as it was refused",
+            "Kinds for which the API server refused the agent a read or a write",
             metrics.kinds_forbidden.clone(),
         );
         registry.register("events", "Events on objects of the cluster, by what became of them", metrics.events.clone());

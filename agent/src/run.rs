@@ -160,7 +160,7 @@ pub enum Error {
     #[error(transparent)]
     NoNamespace(#[from] NoNamespace),
     #[error(
-        "the Lease was lost: {0}. What this replica knows may be out of date: start it again, and it stands by or takes over"
+        "the Lease was lost: {0}. What this replica knows may be out of date: restart it, and it stands by or takes over"
     )]
     LeaseLost(String),
     #[error("the agent stopped by itself")]
@@ -192,7 +192,7 @@ pub async fn run(options: Options, shutdown: CancellationToken) -> Result<(), Er
         // What starts an agent is large, and small beside what it then needs.
         match Box::pin(prepared.run(&shutdown)).await? {
             Run::Stopped => return Ok(()),
-            Run::ToBeginAnew(why) => info!("{why}: the agent begins anew"),
+            Run::ToBeginAnew(why) => info!("{why}: the agent restarts"),
         }
         if shutdown.run_until_cancelled(sleep(pauses.after(begun.elapsed()))).await.is_none() {
             return Ok(());

@@ -97,7 +97,7 @@ impl StartInput {
             if !found.is_enrolled() {
                 return Err(error);
             }
-            warn!("{}; this agent is enrolled, and goes on without it until it can be read", chain(&error));
+            warn!("{}; this agent is enrolled and runs without it until it can be read", chain(&error));
         }
         match found.token() {
             TokenUse::OtherHub(hub) => {
@@ -192,7 +192,7 @@ impl AuthoritiesFile {
                 }
                 Err(error) => {
                     if !std::mem::replace(&mut self.complained, true) {
-                        warn!("{}; what it held before stays trusted, and it is read again", chain(&error));
+                        warn!("{}; its previous content stays trusted, and reading is retried", chain(&error));
                     }
                 }
             }

@@ -111,7 +111,7 @@ impl StatusLogger {
             Event::ListEnded { result: Err(ListFailure { reason, message }), .. } => {
                 debug!(%reason, "a kind could not be listed: {message}");
             }
-            Event::Stop => info!("finishing what is under way"),
+            Event::Stop => info!("finishing operations in flight"),
             Event::Started
             | Event::Cluster(_)
             | Event::ApiServerProbe { .. }
@@ -137,7 +137,7 @@ impl StatusLogger {
                 info!("decommissioned: all that was placed here is removed; the agent is idle");
             }
             (Decommission::Keep | Decommission::Unknown, 0) => {
-                info!("decommissioned: all that was placed here is let go of, and stays; the agent is idle");
+                info!("decommissioned: all that was placed here is orphaned and stays; the agent is idle");
             }
             (how, left) => info!(?how, left, "the cluster goes out of service"),
         }

@@ -140,7 +140,7 @@ impl Task {
             let failure = match self.pass(&mut pauses, &mut permission).await {
                 Ok(Ended::Lost(failure)) => failure,
                 Ok(Ended::Denied(Failure { message, .. })) => {
-                    debug!("it may not be watched: {message}");
+                    debug!("watch forbidden: {message}");
                     pauses.denied();
                     if self.tell(AssociatedNews::Unwatched { message }).await.is_err() {
                         return;

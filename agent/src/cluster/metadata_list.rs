@@ -42,7 +42,7 @@ impl MetadataList {
             }
         }
         let result = result.map_err(|Failure { reason, message, .. }| {
-            debug!(kind = %self.kind, %reason, "cannot be surveyed: {message}");
+            debug!(kind = %self.kind, %reason, "cannot be listed: {message}");
             ListFailure { reason, message }
         });
         // Closed only when nobody patrols any more.

@@ -229,7 +229,7 @@ impl Task {
                 Over::Relist => pauses.begin_anew(),
                 Over::Closed => return,
                 Over::Ended(Ended::Denied(failure)) => {
-                    debug!("it may not be watched: {}", failure.message);
+                    debug!("watch forbidden: {}", failure.message);
                     pauses.denied();
                     let denied = Event::Unwatched { kind: self.kind.clone(), message: failure.message };
                     if self.events.send(denied).await.is_err() {

@@ -120,7 +120,7 @@ impl Found {
             let stored = match read_patiently(&place, copy.is_some(), home).await {
                 Reading::Done(stored) => stored,
                 Reading::Later(why) => {
-                    warn!("{place} cannot be read now: {why}. The copy in the data directory serves meanwhile");
+                    warn!("the Secret {place} cannot be read now: {why}. The copy in the data directory is used meanwhile");
                     written.later(copy.as_ref());
                     return Self::of(path, Some(written), None, copy, (directory, home), token);
                 }
@@ -140,7 +140,7 @@ impl Found {
                     Some(*contents)
                 }
                 Stored::Unreadable { why: Unreadable::Damaged(why), version } if copy.is_some() => {
-                    warn!("the Secret {place} is damaged ({why}); it is written anew from the data directory");
+                    warn!("the Secret {place} is damaged ({why}); it is rewritten from the data directory");
                     written.knows(None, version);
                     None
                 }
@@ -154,7 +154,7 @@ impl Found {
             match damage {
                 Some(error) if secret.is_none() => return Err(error),
                 Some(_) => {
-                    warn!("{path:?} is damaged or cannot be read; what the Secret {place} says is taken instead");
+                    warn!("{path:?} is damaged or cannot be read; the Secret {place} is used instead");
                 }
                 None => {}
             }
@@ -365,7 +365,7 @@ impl Keeper {
         if self.is_secret_behind().await {
             self.reach_home().await?;
         }
-        Ok(SigningKey::from_seed(*seed.expect("the identity was looked at").as_bytes()))
+        Ok(SigningKey::from_seed(*seed.expect("the identity was loaded").as_bytes()))
     }
 
     /// The targets that it was before.
@@ -520,7 +520,7 @@ impl Keeper {
     /// The file holds nothing that can be read: it is written anew with the next change, and soon without one.
     async fn write_file_anew(&self) {
         if !std::mem::replace(&mut self.saving.lock().await.is_behind, true) {
-            warn!("{:?} is damaged or cannot be read; it is written anew from what this process knows", self.path);
+            warn!("{:?} is damaged or cannot be read; it is rewritten from memory", self.path);
         }
         self.behind.notify_one();
     }

@@ -155,7 +155,7 @@ impl Written {
     pub(super) fn complain(&mut self, why: &str) {
         self.behind = true;
         if !std::mem::replace(&mut self.complained, true) {
-            warn!("the Secret {} cannot be written; it is tried again: {why}", self.place);
+            warn!("the Secret {} cannot be written; retrying: {why}", self.place);
         }
     }
 }

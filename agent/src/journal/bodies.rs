@@ -146,7 +146,7 @@ pub(super) fn read(records: &dyn Records, input: Digest) -> Result<Arc<str>, Err
     let bytes = record::checked(Table::Bodies, &key, &value)?;
     let compressed = bytes
         .strip_prefix(input.as_bytes())
-        .ok_or_else(|| Error::Damaged(format!("another body lies in the place of {input}")))?;
+        .ok_or_else(|| Error::Damaged(format!("another body is stored instead of {input}")))?;
     let mut text = String::new();
     DeflateDecoder::new(compressed)
         .take(BODY_BYTES_MAX as u64)

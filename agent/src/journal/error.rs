@@ -13,7 +13,7 @@ pub enum Error {
     Newer { found: String, reads: &'static str },
     #[error("the version that wrote it understands {capability}, and this one does not")]
     UnderstandsMore { capability: String },
-    #[error("the journal {path:?} is held by another process")]
+    #[error("the journal {path:?} is in use by another process")]
     Held { path: PathBuf },
     #[error("cannot {action} {path:?}")]
     Io { action: &'static str, path: PathBuf, source: io::Error },

@@ -75,7 +75,7 @@ pub(super) fn open(path: &Path, stop: &CancellationToken) -> Result<(Slot, Loade
         }
         if !said && begun.elapsed() > LATE_AFTER {
             said = true;
-            warn!("opening the journal {path:?} takes long; the agent waits for as long as the disk gets on with it");
+            warn!("opening the journal {path:?} takes long; the agent waits as long as the disk makes progress");
         }
         if !said_slow && seen == Seen::InTheDisk && begun.elapsed() > STILL_MAX {
             said_slow = true;
@@ -194,7 +194,7 @@ impl Opening {
             return;
         }
         if let Err(error) = note(&self.path, 0) {
-            warn!("an opening of the journal that came back counts as one that did not: {}", chain(&error));
+            warn!("an opening of the journal that succeeded still counts as failed: {}", chain(&error));
         }
     }
 
@@ -316,7 +316,7 @@ fn open_mended(opening: &Opening) -> Result<(Slot, Loaded), Error> {
     let Contents { loaded, unnamed, numbers, live, read } = contents;
     let slot = Slot::new(path, engine, numbers, live, read);
     if let Err(error) = slot.commit(&group::cut(unnamed)) {
-        debug!("what nothing names stays in the journal: {}", chain(&error));
+        debug!("unreferenced bodies stay in the journal: {}", chain(&error));
     }
     // Damage is met again by the writer.
     let _ = slot.tidy(slot::Pace::AtRest);
@@ -327,7 +327,7 @@ fn open_mended(opening: &Opening) -> Result<(Slot, Loaded), Error> {
 pub(super) fn once_more<T>(path: &Path, mut read: impl FnMut() -> Result<T, Error>) -> Result<T, Error> {
     match read() {
         Err(error @ Error::Io { .. }) if error.is_of_damage() => {
-            warn!("the journal {path:?} cannot be read ({}); it is tried once more", chain(&error));
+            warn!("the journal {path:?} cannot be read ({}); retrying once", chain(&error));
             std::thread::sleep(REREAD_AFTER);
             read()
         }

@@ -279,7 +279,7 @@ impl Slot {
             return Err(error);
         }
         let after = self.bytes();
-        info!(before, after, took = ?begun.elapsed(), "the journal was written anew");
+        info!(before, after, took = ?begun.elapsed(), "the journal was rewritten");
         Ok(())
     }
 

@@ -69,7 +69,7 @@ pub(super) fn keep_reserve(journal: &Path) {
         file.sync_all()
     });
     if let Err(error) = written {
-        tracing::debug!("no reserve could be put aside at {reserve:?}: {error}");
+        tracing::debug!("cannot allocate the reserve {reserve:?}: {error}");
         // Half of one is of no use; should it stay, the next start tries again.
         let _ = fs::remove_file(&reserve);
     }

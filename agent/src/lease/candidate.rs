@@ -59,7 +59,7 @@ impl Candidate {
                 LeaseObservation::Blind(why) => {
                     // It could not take over, so it is no use as a standby.
                     if blind.is_none() {
-                        warn!("the Lease {} can neither be acquired nor read; trying again: {why}", self.place);
+                        warn!("the Lease {} can neither be acquired nor read; retrying: {why}", self.place);
                         blind = Some(health.gate("lease"));
                     }
                 }
@@ -145,7 +145,7 @@ impl Candidate {
                 LeaseObservation::NotOurs => {}
                 LeaseObservation::Blind(why) => {
                     if trouble.replace(why.clone()).is_none() {
-                        warn!("the Lease {} cannot be renewed; it is tried again: {why}", self.place);
+                        warn!("the Lease {} cannot be renewed; retrying: {why}", self.place);
                     }
                 }
                 LeaseObservation::Lost(Loss::Taken { by }) => return Some(format!("{by} holds it now")),

@@ -158,7 +158,7 @@ impl Shutdown {
 fn end_in_time() {
     let watch = std::thread::Builder::new().name("end".to_owned()).spawn(|| {
         std::thread::sleep(END_MAX);
-        error!(seconds = END_MAX.as_secs(), "something hangs, and the process did not stop in time; it is ended");
+        error!(seconds = END_MAX.as_secs(), "the process did not stop in time because something hangs; it is killed");
         std::process::exit(i32::from(crate::exit::FAILURE));
     });
     if let Err(error) = watch {
