@@ -1,4 +1,4 @@
-//! One object is assigned and taken out, again and again, while the hub's answers to reports are lost.
+//! One object is assigned and unassigned, again and again, while the hub's answers to reports are lost.
 
 use tideline_common::{ApplyPolicy, Prune, PruneAdopted, SpaceName, Takeover};
 
@@ -8,7 +8,7 @@ use crate::workload::Targets;
 use crate::world::World;
 use crate::{PLAIN, SEEDS, SETTLING, each_seed};
 
-/// Until all that follows from a change was done, if nothing is lost.
+/// Until a change has had all its effects, if nothing is lost.
 const DONE: u64 = 40_000;
 
 #[test]

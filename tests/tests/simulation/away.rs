@@ -1,5 +1,6 @@
-//! An agent that was away ends where one ends that saw every step. Two worlds have the same people at their hubs: in one the
-//! agent hears of each change and carries it out, in the other its link is cut, or its API server refuses, now and then.
+//! An agent that was offline ends in the state of one that saw every step. Two worlds have the same people at their hubs: in
+//! one the agent hears of each change and carries it out, in the other its link is cut, or its API server refuses, now and
+//! then.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use crate::workload::{Targets, Workload};
 use crate::world::World;
 use crate::{PLAIN, SEEDS, SETTLING, each_seed};
 
-/// Until all that follows from a change was done, if nobody is away.
+/// Until a change has had all its effects, if nobody is offline.
 const DONE: u64 = 40_000;
 const STEPS: u64 = 14;
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -68,7 +69,8 @@ fn end(away: &mut World, seeing: &mut World) {
     }
 }
 
-/// Gone stays gone, for people may have wanted that; but what was taken out and came back is made anew.
+/// What is gone stays gone, for people may have wanted that; but a create-only object that was unassigned and assigned again
+/// is created anew.
 #[test]
 fn what_is_made_once_is_there_where_it_is_at_one_that_saw_every_step() {
     each_seed(SEEDS, |_| PLAIN, both_once);
@@ -92,7 +94,7 @@ fn both_once(away: &mut World) {
             6 => What::Renew,
             _ => What::Update,
         };
-        // Somebody deletes the copy, of which both agents know.
+        // Somebody deletes the copy, and both agents know.
         if random.below(2) == 0 && is_in_step(away) && standing(away, &key) == standing(&seeing, &key) {
             away.note(|| format!("{key} is deleted at its cluster"));
             for world in [&mut *away, &mut seeing] {
@@ -139,7 +141,7 @@ enum What {
     Create(SpaceName, ApplyPolicy),
     Update,
     Policy(ApplyPolicy),
-    /// Deleted, and made again at once.
+    /// Deleted, and created again at once.
     Renew,
     MoveTo(Targets),
     Delete,
@@ -156,7 +158,7 @@ impl Change {
             in_advance(),
         ];
         let policy = random.pick(&policies).clone();
-        // Who may not adopt any more what it never could adopt leaves it, though it might have before.
+        // A policy that may no longer adopt leaves an object that it never adopted, though it might have before.
         let changed = ApplyPolicy { takeover: Takeover::IfUnmanaged, ..policy.clone() };
         let what = match random.below(11) {
             0..=1 => What::Create(SpaceName::root(), policy),
@@ -216,7 +218,7 @@ fn standing(world: &World, key: &ObjectKey) -> Standing {
 #[derive(Default)]
 struct Seen {
     let_go: BTreeMap<ObjectKey, BTreeSet<Uid>>,
-    /// What the other may have been told to delete, and deletes when its API server lets it, whatever it has not heard since.
+    /// What the other may have been told to delete, and deletes when its API server permits, whatever it has not heard since.
     deleted: BTreeSet<Uid>,
     /// The object under the key was recreated since one was orphaned.
     anew: BTreeSet<ObjectKey>,
@@ -249,7 +251,8 @@ impl Seen {
         let let_go = self.let_go.get(key);
         // It had the object that the other orphaned; or it had none by then, and may have created one since.
         let had = uid.is_some_and(|uid| let_go.is_some_and(|let_go| let_go.contains(uid)));
-        // It was adopted, and then came to what may not adopt. Who heard of the latter alone lets it stand as it is.
+        // It was adopted, and then assigned under a policy that may not adopt. An agent that heard of the latter alone leaves
+        // it as it is.
         let may_adopt = assigned(seeing, key).is_none_or(|policy| policy.takeover != Takeover::Never);
         let same = match (&saw, &missed) {
             (Standing::Ours { origin: Origin::Adopted, .. }, Standing::LetGo) if !may_adopt => had,
@@ -276,7 +279,7 @@ impl Seen {
     }
 }
 
-/// How what is assigned there is kept.
+/// The policy of what is assigned there.
 fn assigned(world: &World, key: &ObjectKey) -> Option<ApplyPolicy> {
     let view = world.hub.ledger.target(world.hub.target())?;
     let (_, policy) = view.entries_with_policies().find(|(entry, _)| entry.key == *key)?;

@@ -10,10 +10,10 @@ use tideline_common::{
 use crate::cluster::{has_ttl, is_deployment, is_job};
 use crate::world::World;
 
-/// How an assigned object stands.
+/// How an assigned object compares with its entry.
 enum Standing {
     AsAssigned,
-    /// What else there is, or why there is nothing.
+    /// The difference, or why there is no object.
     Otherwise(&'static str),
 }
 
@@ -31,7 +31,7 @@ impl World {
         if policy.mode == ApplyMode::CreateOnly {
             return if local.created || ours { Standing::AsAssigned } else { Standing::Otherwise("is another's") };
         }
-        // Somebody changed it, or made it another's by taking the label off, and that is left so.
+        // Somebody changed it, or made it another's by removing the label, and the policy leaves it so.
         let edited = local.input.is_none_or(|input| input == entry.input);
         if policy.drift == DriftPolicy::Report && local.owner.as_ref() == Some(&entry.source.uid) && edited {
             return Standing::AsAssigned;
@@ -49,13 +49,13 @@ impl World {
         reports.objects().find(|report| report.key == *key).map(|report| &**report)
     }
 
-    /// Whether something stands in the way, so that a failure is right.
+    /// Whether another object has its key, so that a failure is right.
     fn explains(&self, key: &ObjectKey, reason: Reason) -> bool {
         let there = self.cluster.objects.get(key);
         match reason {
             Reason::Conflict => self.cluster.ownership(key) == Some(Ownership::Foreign),
             Reason::Copy => self.cluster.ownership(key) == Some(Ownership::Copy),
-            // With the journal lost and the mark stripped, nothing says any more that it is ours.
+            // With the journal lost and the mark stripped, nothing shows any more that it is ours.
             Reason::Unmanaged => {
                 there.is_some_and(|local| local.owner.is_none() || (self.lost_journal && local.mark.is_none()))
             }
@@ -100,7 +100,7 @@ impl World {
                     self.check_associated(entry, policy);
                 }
                 Standing::Otherwise(how) => {
-                    // It was created, and what became of it since is the target's affair.
+                    // It was created, and what became of it since is up to the target.
                     let made = policy.mode == ApplyMode::CreateOnly || report.terminal == Some(Terminal::Finished);
                     let once = made && report.progress == Progress::Applied;
                     let explained = report.reason.is_some_and(|reason| self.explains(key, reason));
@@ -112,7 +112,7 @@ impl World {
         self.check_leftovers();
     }
 
-    /// All that is assigned is told as it is.
+    /// Everything assigned is reported as it is.
     pub(crate) fn check_nothing_withheld(&self) {
         let view = self.hub.ledger.target(self.hub.target()).expect("the target is registered");
         assert!(view.entries().all(|entry| entry.state == EntryState::Apply), "something is still withheld");
@@ -158,16 +158,16 @@ impl World {
         assert_eq!(told(AssociatedKind::ReplicaSets).map(|sets| sets.total), Some(1), "the ReplicaSets of {key}");
     }
 
-    /// An agent that lost its journal does not know of kinds of which nothing is placed.
+    /// An agent that lost its journal does not know of kinds that are no longer placed.
     pub(crate) fn may_be_unknown(&self, key: &ObjectKey) -> bool {
         let view = self.hub.ledger.target(self.hub.target()).expect("the target is registered");
         self.lost_journal && !view.entries().any(|entry| entry.key.kind == key.kind)
     }
 
-    /// What is not assigned is gone, or it is said why not.
+    /// What is not assigned is gone, or the reason is reported.
     fn check_leftovers(&self) {
         let view = self.hub.ledger.target(self.hub.target()).expect("the target is registered");
-        // Where history was lost, or forgotten; otherwise something says why it is there.
+        // Where history was lost, or forgotten; otherwise there must be a reason for it.
         let lost = self.lost_journal || self.restored || self.hub.has_forgotten();
         let held = |key: &ObjectKey, unexplained: bool| {
             self.report(key).is_some_and(|report| {
@@ -176,11 +176,11 @@ impl World {
             })
         };
         let adopted = self.cluster.agents.formers != Formers::default();
-        // What its former target was to remove is no matter of the present one, and so told by nobody.
+        // What its former target was to remove does not concern the present one, so nobody reports it.
         let may_be_unknown = |key: &ObjectKey| (self.restored || adopted) && self.may_be_unknown(key);
         for (key, local) in self.cluster.objects.iter().filter(|(key, _)| !may_be_unknown(key)) {
             let ours = self.cluster.ownership(key) == Some(Ownership::Ours) && local.label;
-            // A removal may have ended with the target that it was for.
+            // A removal may have ended with its target.
             let untold = || self.hub.tombstones().iter().all(|tombstone| tombstone.key != *key);
             let unexplained = lost || (adopted && untold());
             let held = || held(key, unexplained);
@@ -196,14 +196,14 @@ impl World {
         }
     }
 
-    /// The hub knows how far it is, and that is all there is to say.
+    /// The hub knows how far it is, and there is nothing else to report.
     pub(crate) fn check_decommissioned(&self, how: Decommission) {
         let told = self.hub.summary.target(self.hub.target()).and_then(|reports| reports.decommission);
         let left = self.hub.tombstones();
         assert_eq!(told, Some(DecommissionReport { how, left: left.len() as u64 }), "{left:?}");
     }
 
-    /// Invariant 5: what was accepted stands, without anybody to ask.
+    /// Invariant 5: the accepted set is in force without a hub.
     pub(crate) fn check_kept(&self) {
         for entry in self.journal().entries.values() {
             let policy = &self.journal().policies[&entry.policy];
@@ -218,8 +218,8 @@ impl World {
         }
     }
 
-    /// Whether all that is assigned stands, and says so. What somebody took the mark off, and was only to be reported, does
-    /// not: without the journal it is to be adopted. What was created once and deleted since is created again.
+    /// Whether everything assigned exists and is reported. An object whose mark was removed under a report-only policy is not:
+    /// without the journal it must be adopted. A create-only object that was deleted since is created again.
     pub(crate) fn is_all_marked(&self) -> bool {
         let marked = |key: &ObjectKey| {
             let local = self.cluster.objects.get(key);

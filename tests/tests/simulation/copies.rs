@@ -5,14 +5,14 @@ use std::time::Duration;
 use crate::world::{Copied, Scenario, Which, World};
 use crate::{A_DAY, PLAIN, SEEDS, SETTLING, each_seed};
 
-/// A frozen agent asks every ten minutes; and then somebody is told.
+/// A frozen agent asks every ten minutes; and then somebody is informed.
 const HEARD: Duration = Duration::from_mins(45);
 
 fn copied(seed: u64) -> Copied {
     if seed.is_multiple_of(3) { Copied::Secret } else { Copied::Directory }
 }
 
-/// At rest with all that there is, and then with a copy beside it.
+/// At rest with everything, and then with a copy beside it.
 fn cloned(world: &mut World, what: Copied) {
     world.rage(6);
     world.heal();
@@ -69,7 +69,7 @@ fn of_two_agents_with_one_identity_the_holder_keeps_its_place_until_a_person_say
 
             world.stop(Which::Original);
             if world.draw().is_multiple_of(A_DAY) {
-                // Whoever is stopped is spoken of for a day.
+                // A stopped process is shown for a day.
                 world.sleep(Duration::from_hours(26));
                 world.check_holder(Which::Copy, false);
             }
@@ -113,8 +113,8 @@ fn the_place_of_a_holder_that_is_gone_is_free_after_a_day_in_which_the_hub_ran()
     );
 }
 
-/// A machine is restored from a backup, or an old copy of the data directory is started where the first agent ended, and the hub
-/// is away: nothing is undone, run again or removed that was applied or taken out since.
+/// A machine is restored from a backup, or an old copy of the data directory is started where the first agent ended, and the
+/// hub is away: nothing that was applied or unassigned since is undone, run again or removed.
 #[test]
 fn an_old_copy_changes_nothing_before_it_has_heard_the_hub() {
     each_seed(
@@ -130,7 +130,7 @@ fn an_old_copy_changes_nothing_before_it_has_heard_the_hub() {
             world.sleep(SETTLING);
             world.check_converged();
             if !world.has_later_than(&old) {
-                // Nothing shows how old it is.
+                // Nothing shows how old the copy is.
                 return;
             }
             world.stop(Which::Original);

@@ -9,7 +9,7 @@ pub(crate) struct Faults {
     pub(crate) double: u64,
     /// A message takes up to a minute.
     pub(crate) delay: u64,
-    /// Somebody on the wire changes a message, or answers it.
+    /// A proxy changes a message, or answers it.
     pub(crate) meddle: u64,
     /// The agent ends before an effect is begun.
     pub(crate) agent_crash: u64,
@@ -19,7 +19,7 @@ pub(crate) struct Faults {
     pub(crate) disk: u64,
     /// An operation fails, having done its work or not.
     pub(crate) operation: u64,
-    /// A watch does not say what happened, and does not know that it did not.
+    /// A watch misses an event, and does not notice.
     pub(crate) deaf: u64,
 }
 
@@ -45,19 +45,19 @@ pub(crate) const NONE: Faults =
 pub(crate) const TRANSIT: (u64, u64) = (1, 40);
 /// What a delayed message takes.
 pub(crate) const DELAYED: (u64, u64) = (40, 60_000);
-/// After how long an agent gives up on an answer, beyond what the hub was asked to wait.
+/// How long an agent waits for an answer, beyond what the hub was asked to wait.
 pub(crate) const PATIENCE: u64 = 15_000;
 /// A commit, of a journal or of a store.
 pub(crate) const COMMIT: (u64, u64) = (1, 30);
 /// Until an operation takes effect, and from then until its end is known.
 pub(crate) const OPERATION: (u64, u64) = (1, 50);
-/// For how long a cluster that throttles asks to be left alone, as one with priority and fairness does.
+/// For how long a throttling cluster asks to be left alone, as one with priority and fairness does.
 pub(crate) const THROTTLED_FOR: Duration = Duration::from_secs(1);
-/// Whoever ends a process in order kills it after so long.
+/// After so long a process that was asked to stop is killed.
 pub(crate) const STOPPED_AFTER: u64 = 15_000;
 /// From one patrol to the next, about.
 pub(crate) const PATROL: Duration = Duration::from_mins(10);
-/// Until a watch says what happened.
+/// Until a watch shows an event.
 pub(crate) const WATCH: (u64, u64) = (1, 300);
-/// From a watch's loss until it is listed anew, and from a process's end until its start.
+/// From a watch's loss to the next list, and from a process's end to its start.
 pub(crate) const ABSENCE: (u64, u64) = (100, 20_000);

@@ -1,4 +1,4 @@
-//! An agent comes to another SyncTarget, or to another key, while its process ends again and again, with its journal or the
+//! An agent passes to another SyncTarget, or to another key, while its process ends again and again, with its journal or the
 //! journal with it: every object keeps its UID.
 
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use tideline_common::{ObjectKey, Uid};
 use crate::world::{Copied, Scenario, World};
 use crate::{PLAIN, SEEDS, SETTLING, SHUT, UNFUSED, each_seed};
 
-/// A frozen agent asks every ten minutes, and then has all before it.
+/// A frozen agent asks every ten minutes, and then has everything to do.
 const HEARD: Duration = Duration::from_mins(45);
 
 const QUIET: Scenario = Scenario { loses_journal: false, ..PLAIN };
@@ -35,8 +35,8 @@ fn at_rest(world: &mut World) {
     world.check_converged();
 }
 
-/// It is adopted, and its hub runs on a copy from before. Returns which objects there were, and whether the journal may be lost
-/// from then on.
+/// It is adopted, and its hub runs on a copy from before that. Returns which objects there were, and whether the journal may
+/// be lost from then on.
 fn adopted_and_set_back(world: &mut World) -> (BTreeMap<ObjectKey, Uid>, bool) {
     at_rest(world);
     world.back_up();
@@ -72,7 +72,7 @@ fn an_agent_that_is_adopted_keeps_every_object() {
     );
 }
 
-/// It is found by the name that it had, and is that again.
+/// It is found by its former name, and is that target again.
 #[test]
 fn an_agent_whose_hub_is_set_back_to_before_its_adoption_keeps_every_object() {
     each_seed(
@@ -120,7 +120,7 @@ fn an_agent_with_a_new_key_keeps_every_object() {
     );
 }
 
-/// What was being removed by then is not assigned under its new name either; nothing says so any more, and a person does.
+/// What was being removed by then is not assigned under its new name either; only a person can say so.
 #[test]
 fn an_agent_that_is_adopted_amid_removals_keeps_what_is_assigned() {
     each_seed(
@@ -134,7 +134,7 @@ fn an_agent_that_is_adopted_amid_removals_keeps_what_is_assigned() {
             let assigned = world.unassign_some();
             let pause = world.draw() % 3_000;
             world.pass(pause);
-            // With its journal it would not know what there is of kinds that nobody places any more.
+            // With its journal it would lose the kinds that are no longer placed.
             world.delete_target();
             interrupt(world, false);
             world.adopt();

@@ -1,5 +1,5 @@
-//! What was ever so, whichever line of history the hub is on: what deletions are judged by. And what people and other agents
-//! do to a hub that was set back.
+//! What was ever so, on whichever line of history the hub is: the measure for deletions. And what people and other agents do
+//! to a hub that was set back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub(crate) type CommitNumber = u64;
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Intent {
     Keeps(Uid),
-    /// What stands there is to stay, and to be nobody's.
+    /// The object is to stay, without our mark.
     LetsGo,
     Empties,
 }
@@ -39,9 +39,9 @@ pub(crate) struct History {
     placed: BTreeMap<ObjectKey, BTreeSet<Uid>>,
     /// What a person approved, ever, and how many commits had been made by then.
     pub(crate) approved: BTreeMap<(ObjectKey, Uid), CommitNumber>,
-    /// What was ever placed with its deletion approved in advance.
+    /// Everything that was ever placed with its deletion approved in advance.
     pub(crate) approved_in_advance: BTreeSet<(ObjectKey, Uid)>,
-    /// What was ever placed to be deleted though it was adopted.
+    /// Everything that was ever placed to be deleted though it was adopted.
     pub(crate) pruned_as_created: BTreeSet<(ObjectKey, Uid)>,
     /// Commits that were made, in every line of history.
     commits: CommitNumber,
@@ -53,18 +53,18 @@ pub(crate) struct History {
     known: BTreeSet<CommitNumber>,
     /// What the hub had heard of other agents when it first gave a set.
     answered: BTreeMap<(Version, RevisionId), BTreeSet<CommitNumber>>,
-    /// The hub's word of what the agent of the other target accepted.
+    /// The attestation that the agent of the other target has of its accepted set.
     other: Option<Attestation>,
 }
 
 impl History {
-    /// Compares the set as it is with what it was. `line` are the commits of the hub's disk.
+    /// Compares the set with the former one. `line` are the commits of the hub's disk.
     pub(crate) fn follow(&mut self, ledger: &Ledger, target: TargetId, line: &mut BTreeSet<CommitNumber>) {
         let view = ledger.target(target).expect("the target is registered");
         let placed = view.entries_with_policies().map(|(entry, policy)| {
             ((entry.key.clone(), entry.source.uid.clone()), policy.approve_deletions, policy.prune_adopted)
         });
-        // What was changed and taken out in one commit was never placed so, and goes so.
+        // A policy that changed in the commit that unassigns an object was never placed, and decides all the same.
         let gone = view.page(None, None, DESIRED_PAGE_ENTRIES_MAX).into_iter().flat_map(|page| page.tombstones);
         let gone = gone.map(|Unassignment { tombstone: Tombstone { key, source }, policy, at: _ }| {
             ((key, source), policy.approve_deletions, policy.prune_adopted)
@@ -119,7 +119,7 @@ impl History {
         self.assigned.keys()
     }
 
-    /// The hub was set back: what it does not know any more was not unassigned.
+    /// The hub was set back: sources that it does not know any more were not unassigned.
     pub(crate) fn jump(&mut self, ledger: &Ledger, target: TargetId) {
         let view = ledger.target(target).expect("the target is registered");
         self.assigned = view.entries().map(|entry| (entry.key.clone(), entry.source.uid.clone())).collect();
@@ -129,7 +129,7 @@ impl History {
         self.approved.insert((key.clone(), source.clone()), self.commits);
     }
 
-    /// The agent accepted a set: it can tell of all that led there.
+    /// The agent accepted a set: it can prove all commits before it.
     pub(crate) fn learnt(&mut self, word: Attestation) {
         self.known.extend(self.lines.get(&word.point.id).into_iter().flatten());
         self.known.extend(self.answered.get(&(word.version, word.point.id)).into_iter().flatten());
@@ -184,7 +184,7 @@ impl Hub {
         self.up && (self.ledger.is_broken() || self.ledger.missing().next().is_some())
     }
 
-    /// A person accepts all that is known to be missing.
+    /// A person accepts everything that is known to be missing.
     pub(crate) fn accept_history(&mut self) {
         self.accepts += 1;
         self.told.accepted.clone_from(&self.disk.missing);
@@ -197,13 +197,13 @@ impl Hub {
         self.change([Change::History(HistoryChange::Accept { object, accepted: Box::new(accepted) })]);
     }
 
-    /// A person lets run what may have run before history was lost.
+    /// A person releases Jobs that may have run before history was lost.
     pub(crate) fn let_run(&mut self) {
         self.releases += 1;
         self.change([Change::LetRun(self.target(), format!("release {}", self.releases))]);
     }
 
-    /// The agent of the other target shows the hub's word of what it accepted last, and accepts what there is now.
+    /// The agent of the other target shows the attestation of its last set, and accepts the present one.
     pub(crate) fn hear_the_other(&mut self) {
         let target: TargetId = parse(OTHER_TARGET);
         let former = self.history.other.map(|word| word.shown());
@@ -225,7 +225,7 @@ impl Hub {
         }
     }
 
-    /// What follows from what a batch says of other histories and of approvals.
+    /// What a batch about other histories and approvals leads to.
     pub(crate) fn history_committed(
         &mut self,
         now: Monotonic,

@@ -42,11 +42,11 @@ pub(crate) struct Disk {
     pub(crate) line: BTreeSet<CommitNumber>,
     /// The commits that other agents than ours showed.
     pub(crate) heard: BTreeSet<CommitNumber>,
-    /// The SyncTarget that was made after the first, with its agent.
+    /// The SyncTarget that was created after the first, with its agent.
     pub(crate) heir: Option<TargetId>,
-    /// The first SyncTarget was in a store that is lost: nothing here says that it ever was.
+    /// The first SyncTarget was in a store that is lost: nothing here shows that it ever existed.
     pub(crate) forgot_first: bool,
-    /// What of it is on record as missing here, and was not accepted.
+    /// Commits that are on record as missing here, and were not accepted.
     pub(crate) missing: BTreeSet<CommitNumber>,
     /// By number: what a person approved, of which target, and until when.
     pub(crate) approvals: BTreeMap<u64, (TargetId, Monotonic, Vec<Tombstone>)>,
@@ -68,7 +68,7 @@ pub(crate) struct Writing {
     told: Told,
 }
 
-/// What changes that are not written yet say of other histories.
+/// What unwritten changes say of other histories.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Told {
     /// Commits that are shown to be missing.
@@ -93,10 +93,10 @@ pub(crate) struct Hub {
     pub(crate) forgetting: Forgetting,
     /// Sources that one change may unassign from targets.
     allowance: u64,
-    /// Of a process that ended nothing arrives at the next one.
+    /// Nothing sent to an ended process reaches the next one.
     pub(crate) run: u64,
     pub(crate) up: bool,
-    /// The numbers that this run took, and what signs its answers.
+    /// The request numbers that this run took, and the key that signs its answers.
     pub(crate) taken: TakenNumbers,
     pub(crate) silences: Silences,
     pub(crate) signer: Signer,
@@ -105,10 +105,10 @@ pub(crate) struct Hub {
     pub(crate) approvals: Approvals,
     link: link::Core,
     pub(crate) summary: Summary,
-    /// Words of the agent were dropped, for they concerned nothing that it has.
+    /// Reports of the agent were dropped because they concerned nothing that it has.
     dropped: bool,
     changes: Vec<Change>,
-    /// The workload changed while something was being written: what goes of that was not known as there yet.
+    /// The workload changed during a write: removals were planned without it.
     pub(crate) outdated: bool,
     pub(crate) told: Told,
     holder: Option<(u64, Box<HolderRecord>)>,
@@ -116,28 +116,28 @@ pub(crate) struct Hub {
     answers: Vec<Demand>,
     pub(crate) writing: Option<Writing>,
     pub(crate) history: History,
-    /// A machine was set back while it ran: the next start is none.
+    /// A machine was set back while it ran: the next start is not a new one.
     pub(crate) rolled_back: bool,
-    /// A store that was just made.
+    /// A store that was just created.
     pub(crate) empty: Disk,
     /// Random ids that were drawn. A hub that is set back does not draw the same again.
     drawn: u128,
     pub(crate) writes: u64,
     pub(crate) accepts: u64,
-    /// How often somebody let run what may have run.
+    /// How often somebody released Jobs that may have run.
     pub(crate) releases: u64,
-    /// What counts and disturbs, in a run by plan.
+    /// The probe that counts and disturbs, in a run by plan.
     pub(crate) probe: Option<HubProbe>,
-    /// It has come to its end, and only what was done before is still seen by others.
+    /// It has ended, and only its earlier effects are still seen by others.
     ending: bool,
 }
 
-/// What came of it that the hub remembers little.
+/// The effects of the hub's small memory.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Forgetting {
-    /// Sets that are read whole within their epoch, for the log does not reach back.
+    /// Sets that are sent whole within their epoch, because the log does not reach back.
     pub(crate) snapshots: Cell<u64>,
-    /// Agents that show a revision of which the id is not kept.
+    /// Agents that show a revision whose id is not kept.
     pub(crate) same_segment: Cell<u64>,
 }
 
@@ -188,7 +188,7 @@ impl Sets for Small<'_> {
 
     fn approved(&self, now: Monotonic, target: TargetId, held: &ApprovedHeld) -> Option<ApprovedPage> {
         let mut page = self.0.approved(now, target, held)?;
-        // What is left out of a page leaves gaps in it, so that it can be cut where there are none only.
+        // Withheld entries leave gaps in a page, so that it can be cut only where there are none.
         if page.count == page.removals.len() as u64 {
             page.removals.truncate(PAGE);
             page.count = page.removals.len() as u64;
@@ -202,7 +202,7 @@ pub(crate) fn in_advance() -> ApplyPolicy {
     ApplyPolicy { approve_deletions: ApproveDeletions::InAdvance, ..ApplyPolicy::default() }
 }
 
-/// What the hub signs its word with; other histories of it, too.
+/// The key for attestations; of other histories, too.
 pub(crate) fn key() -> SigningKey {
     SigningKey::from_seed([7; 32])
 }
@@ -216,14 +216,14 @@ fn approval(target: TargetId, until: Monotonic, removals: &[Tombstone]) -> Appro
     Approval { target, expires, until, removals: removals.into(), releases: false }
 }
 
-/// What signs in one run of the hub.
+/// The key that signs in one run of the hub.
 fn signer(run: u64) -> Signer {
     let run = RunId::from_uuid(Uuid::from_u128(u128::from(run) + 1));
     Signer { hub: parse(HUB), key: key(), run, addresses: HubAddresses::default() }
 }
 
 fn config(run: u64) -> link::Config {
-    // A hub draws it at random: what one run adds to it never makes it another's.
+    // A hub draws it at random: a hash of the run makes it unique here.
     link::Config { poll: PollSettings { wait_seconds: 45, stale_after_seconds: 1800 }, memory: run << 32 }
 }
 
@@ -268,7 +268,7 @@ impl Hub {
         hub
     }
 
-    /// Whom the agent is.
+    /// The identity of the agent.
     pub(crate) fn target(&self) -> TargetId {
         self.disk.target()
     }
@@ -361,7 +361,7 @@ impl Hub {
         link::Event::TargetKnown { target, cluster, holder, decommission: self.leaving() }
     }
 
-    /// That it leaves service was perhaps taken back by what was lost.
+    /// That it leaves service may have been withdrawn by a commit that was lost.
     fn leaving(&self) -> Decommission {
         let unexplained = self.ledger.leaving_is_unexplained(self.target());
         if unexplained { Decommission::No } else { self.disk.decommission }
@@ -403,18 +403,18 @@ impl Hub {
         self.changes.extend(changes);
     }
 
-    /// Whether targets keep what nothing wants any more.
+    /// Whether targets keep objects that nothing wants any more.
     pub(crate) fn holds(&self) -> bool {
         self.ledger.kept().next().is_some()
     }
 
-    /// A person approves that all of it goes.
+    /// A person approves that all of them are removed.
     pub(crate) fn release(&mut self) {
         let revisions: BTreeSet<Revision> = self.ledger.kept().map(|source| source.kept_at()).collect();
         self.changes.extend(revisions.into_iter().map(Change::Release));
     }
 
-    /// Begins to write, if there is something to write and nothing is being written. True if so.
+    /// Begins a write, if there is something to write and none is under way. True if so.
     pub(crate) fn begin_write(&mut self, now: Monotonic) -> bool {
         if self.writing.is_some() || !self.up {
             return false;
@@ -482,7 +482,7 @@ impl Hub {
         self.ending = true;
     }
 
-    /// The write failed part of the way, and is begun anew.
+    /// The write failed part of the way, and is started over.
     pub(crate) fn write_again(&mut self) {
         if let Some(writing) = &mut self.writing {
             writing.written = 0;
@@ -621,7 +621,7 @@ impl Hub {
         answer
     }
 
-    /// What a replica that has heard of no later commit than this answers to a poll, and when.
+    /// What a replica that has heard of no commit after this one answers to a poll, and when.
     pub(crate) fn lagging(
         &self,
         now: Monotonic,
@@ -662,7 +662,7 @@ impl Hub {
         None
     }
 
-    /// Whether it was asked about a revision of which it does not know the id any more.
+    /// Whether it was asked about a revision whose id it does not know any more.
     pub(crate) fn has_forgotten(&self) -> bool {
         self.forgetting.same_segment.get() > 0
     }

@@ -10,7 +10,7 @@ use crate::workload::Targets;
 use crate::world::World;
 use crate::{PLAIN, SEEDS, SETTLING, each_seed};
 
-/// Until all that follows from a change was done and told.
+/// Until a change has had all its effects and is reported.
 const DONE: u64 = 60_000;
 const STEPS: u64 = 12;
 
@@ -19,7 +19,7 @@ fn no_job_runs_twice_and_what_is_released_runs_once() {
     each_seed(SEEDS, |_| PLAIN, jobs);
 }
 
-/// The shortest way there is: told, set back, and the journal lost.
+/// The shortest case: reported, set back, and the journal lost.
 #[test]
 fn a_job_that_neither_hub_nor_agent_remembers_waits_for_its_release() {
     each_seed(
@@ -57,7 +57,7 @@ fn a_job_that_neither_hub_nor_agent_remembers_waits_for_its_release() {
     );
 }
 
-/// It ends, and is removed, while the agent is away from the hub, which had unassigned it before.
+/// It ends, and is removed, while the agent is cut off from the hub, which had unassigned it before.
 #[test]
 fn what_the_hub_hears_of_a_job_with_its_removal_outlives_the_journal() {
     each_seed(
@@ -88,7 +88,7 @@ fn what_the_hub_hears_of_a_job_with_its_removal_outlives_the_journal() {
     );
 }
 
-/// It has a TTL: whether it ended is not known where it is gone.
+/// It has a TTL: once it is gone, nobody knows whether it ended.
 #[test]
 fn no_job_that_ended_unseen_runs_again_unless_it_is_another() {
     each_seed(SEEDS, |_| PLAIN, unseen);
@@ -127,7 +127,7 @@ fn a_job_that_ended_unseen_runs_again_with_another_pod_template_where_that_is_as
     );
 }
 
-/// A label was wrong for a while: what was deleted for that, and had not ended, runs when it is assigned again.
+/// A label was wrong for a while: a Job that was deleted for that, and had not ended, runs when it is assigned again.
 #[test]
 fn a_job_that_its_agent_deleted_runs_when_it_is_assigned_again() {
     each_seed(
@@ -156,7 +156,7 @@ fn a_job_that_its_agent_deleted_runs_when_it_is_assigned_again() {
     );
 }
 
-/// Somebody has taken its label: it runs.
+/// Somebody has removed its label: it runs.
 #[test]
 fn a_job_that_no_list_shows_is_not_taken_for_gone() {
     each_seed(
@@ -236,7 +236,7 @@ fn placed(world: &mut World, names: [&str; 2]) -> [ObjectKey; 2] {
     jobs
 }
 
-/// A person takes it away, puts it there again, or makes it anew.
+/// A person unassigns it from the target, assigns it again, or deletes and creates it.
 fn changes(world: &mut World, job: &ObjectKey, how: u64) {
     let here = |key: &ObjectKey| key == job;
     world.act(|spaces| match how {
@@ -290,7 +290,7 @@ fn jobs(world: &mut World) {
         }
         world.pass(DONE);
     }
-    // What was lost last is shown first.
+    // The most recent loss is shown first.
     world.sleep(SETTLING);
     world.accept_history();
     world.sleep(SETTLING);

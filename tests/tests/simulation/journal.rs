@@ -14,11 +14,11 @@ use crate::ids::{CLUSTER, parse};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Journal {
     enrolled: Option<Enrolled>,
-    /// What the identity says that it is.
+    /// The target that the identity names.
     pub(crate) identity: Option<Enrolled>,
     pub(crate) formers: Formers,
     inherited: Option<Attested>,
-    /// What the identity keeps of where the hub is.
+    /// The addresses of the hub in the identity.
     pub(crate) addresses: Addresses,
     /// The session that is stored.
     pub(crate) home: SessionName,
@@ -60,7 +60,7 @@ impl Journal {
                     self.entries.extend(put.into_iter().map(|entry| (entry.key.clone(), entry)));
                     self.policies.extend(policies);
                     self.accepted = Some(accepted);
-                    // What was accepted as another target is no measure.
+                    // A set accepted as another target does not count.
                     if self.identity.as_ref().is_some_and(|identity| identity.target == accepted.attestation.target) {
                         self.floor = Some(accepted);
                     }
@@ -116,7 +116,7 @@ impl Journal {
                 Write::DropBodies(bodies) => bodies.iter().for_each(|input| drop(self.bodies.remove(input))),
             }
         }
-        // Nothing else touches what is checked, and hashing whole sets takes time.
+        // Nothing else changes what is checked here, and hashing whole sets takes time.
         if writes.iter().any(|write| matches!(write, Write::Accept { .. } | Write::DropBodies(_))) {
             self.check();
         }
@@ -128,7 +128,7 @@ impl Journal {
         self.removing.iter().any(|(tombstone, policy)| tombstone.key == *key && says(policy))
     }
 
-    /// The process may end here, so what is here must be a whole set with its bodies and policies.
+    /// The process may end here, so this must be a whole set with its bodies and policies.
     fn check(&self) {
         let Some(accepted) = self.accepted else { return };
         let set: DesiredSet = self.entries.values().cloned().collect();
@@ -141,7 +141,7 @@ impl Journal {
         }
     }
 
-    /// All is lost but the identity, which is kept elsewhere.
+    /// Everything is lost but the identity, which is stored elsewhere.
     pub(crate) fn lose(&mut self) {
         let Self { identity, formers, inherited, addresses, home, floor, .. } = std::mem::take(self);
         *self = Self { identity, formers, inherited, addresses, home, floor, ..Self::default() };
@@ -176,7 +176,7 @@ impl Journal {
             history: self.history,
             mode: self.standing.clone(),
             entries: self.entries.values().cloned().collect(),
-            // As the real one: what no entry names is kept for what stands under it.
+            // As the real one: a policy that no entry names is kept for objects that were applied under it.
             policies: self.policies.clone().into_iter().filter(|(digest, _)| named.contains(digest)).collect(),
             bodies: self.bodies.keys().copied().collect(),
             applied: self.applied.iter().map(|(key, record)| (key.clone(), record.clone())).collect(),

@@ -37,9 +37,9 @@ use faults::PATROL;
 use hub::Forgetting;
 use world::{Scenario, World};
 
-/// No fuse: what it holds is left to people, of whom there are none here.
+/// No fuse: what it holds waits for people, and there are none here.
 const UNFUSED: FuseLimits = FuseLimits { always: usize::MAX, percent: 0 };
-/// Nothing goes that nobody approved.
+/// Nothing is deleted without approval.
 const SHUT: FuseLimits = FuseLimits { always: 0, percent: 0 };
 const PLAIN: Scenario = Scenario {
     config_maps: 6,
@@ -57,11 +57,11 @@ const PLAIN: Scenario = Scenario {
     forgets: true,
 };
 
-/// Longer than every retry, of any of them, and than it takes until a patrol has been everywhere.
+/// Longer than every retry of any process, and than a patrol.
 const SETTLING: Duration = Duration::from_mins(22);
-/// Longer than what comes round in both processes.
+/// Longer than every periodic task of both processes.
 const REST: Duration = Duration::from_mins(12);
-/// A day takes as long as a hundred other things: one seed of so many has one.
+/// A day costs as much as a hundred other mishaps: one seed of so many has one.
 const A_DAY: u64 = 30;
 const LONG_REST: Duration = Duration::from_hours(5);
 
@@ -98,7 +98,7 @@ fn without_the_hub_the_accepted_set_is_kept_across_restarts() {
 
 #[test]
 fn after_the_hub_was_set_back_nothing_is_deleted_for_being_absent() {
-    // With its journal too the agent would not know what there is of kinds that nobody places any more.
+    // With its journal the agent would lose the kinds that are no longer placed.
     let forgetting = each_seed(
         SEEDS,
         |seed| Scenario { restores: 1 + seed % 4, loses_journal: false, ..PLAIN },
@@ -178,7 +178,7 @@ fn whoever_is_shut_out_changes_nothing_and_goes_on_by_itself_when_the_cause_ends
         |world| {
             world.rage(22);
             world.heal();
-            // A frozen agent asks every ten minutes, and then has all before it.
+            // A frozen agent asks every ten minutes, and then has everything to do.
             world.sleep(SETTLING);
             world.sleep(SETTLING);
             world.check_converged();
@@ -187,7 +187,7 @@ fn whoever_is_shut_out_changes_nothing_and_goes_on_by_itself_when_the_cause_ends
     );
 }
 
-/// What is believed is checked of each answer, and what is taken of each request.
+/// Checks which answers are believed and which requests are taken.
 #[test]
 fn whatever_somebody_between_them_does_each_acts_on_the_words_of_the_other_alone() {
     each_seed(
@@ -255,7 +255,7 @@ fn nothing_that_was_recorded_makes_a_dead_target_fresh() {
 
 #[test]
 fn an_agent_of_another_version_is_told_what_it_understands_and_nothing_is_deleted_for_it() {
-    // A history that is lost with the journal besides leaves kinds of which nobody knows any more.
+    // A history that is lost with the journal besides leaves kinds that nobody knows any more.
     each_seed(
         SEEDS,
         |seed| Scenario { versions: true, ..scenario(seed) },
@@ -274,7 +274,7 @@ fn an_agent_of_another_version_is_told_what_it_understands_and_nothing_is_delete
     );
 }
 
-/// Whoever was told in time finds it without hands, and whoever was not needs one word.
+/// An agent that was told in time finds it by itself; another needs one word from a person.
 #[test]
 fn wherever_the_hub_moves_to_its_agent_finds_it_and_nothing_else_changes() {
     each_seed(
@@ -302,7 +302,7 @@ fn wherever_the_hub_moves_to_its_agent_finds_it_and_nothing_else_changes() {
     );
 }
 
-/// Some seeds have what is rare: a set that takes several commits, a fuse at either end, or a long rest.
+/// Some seeds have what is rare: a set that takes several commits, a fuse at either extreme, or a long rest.
 fn scenario(seed: u64) -> Scenario {
     match seed % 20 {
         7 => Scenario { config_maps: 60, ..PLAIN },
@@ -313,10 +313,10 @@ fn scenario(seed: u64) -> Scenario {
     }
 }
 
-/// Of each test that draws what happens.
+/// Of each test that draws events at random.
 const SEEDS: u64 = 1000;
 
-/// Runs every seed, and tells of all that failed: one fault often shows in many ways. Returns what all of them have seen.
+/// Runs every seed, and names all that failed: one fault often shows in many ways. Returns what all of them have seen.
 fn each_seed(usually: u64, scenario: impl Fn(u64) -> Scenario, run: impl Fn(&mut World)) -> Forgetting {
     let number = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("it is a number"));
     let seeds = match number("TIDELINE_SEED") {
@@ -343,7 +343,7 @@ fn each_seed(usually: u64, scenario: impl Fn(u64) -> Scenario, run: impl Fn(&mut
     panic!("{} seeds failed:\n  {}", failed.len(), list.join("\n  "));
 }
 
-/// Where the hub remembers little, it happens that agents read their sets anew, and that nothing follows from absence.
+/// Where the hub remembers little, some agents must read their sets anew, and some sets must let nothing follow from absence.
 fn check_forgetting(forgetting: &Forgetting) {
     if std::env::var_os("TIDELINE_SEED").is_none() {
         let (snapshots, same_segment) = (forgetting.snapshots.get(), forgetting.same_segment.get());

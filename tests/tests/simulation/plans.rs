@@ -1,11 +1,10 @@
-//! Every plan by which one thing goes wrong, once: processes that end before or after each effect, old lists and indexes
-//! that come again, events that never come. The sieve patterns: intermediate states, staleness, observability gaps.
+//! Every plan by which one thing goes wrong, once: processes that end before or after each effect, old lists and indexes that
+//! come again, events that never come. The patterns of Sieve (OSDI 2022): intermediate states, staleness, observability gaps.
 //!
-//! A workload runs undisturbed, and what happens in it is counted; then it runs once more for each disturbance. The oracle
-//! compares what comes of it, and how much was written on the way, with the undisturbed run ([`Outcome::surplus`]); the
-//! invariants of the simulation hold in all of them. `TIDELINE_PLAN=update/crash-after/17` runs one again, with a trace,
-//! `TIDELINE_PLAN=update/crash` all whose names begin so, and `TIDELINE_PLAN=update/` all of a workload; without it some of
-//! each are run.
+//! A workload runs undisturbed, and its effects are counted; then it runs once more for each disturbance. The oracle compares
+//! the outcome, and the writes on the way, with the undisturbed run ([`Outcome::surplus`]); the invariants of the simulation
+//! hold in all of them. `TIDELINE_PLAN=update/crash-after/17` runs one again, with a trace, `TIDELINE_PLAN=update/crash` all
+//! whose names begin so, and `TIDELINE_PLAN=update/` all of a workload; without it some of each are run.
 
 mod effects;
 mod outcome;
@@ -34,8 +33,8 @@ pub(crate) use probe::{End, HubProbe, Instead, Leaves, Probe, Record, Telling, p
 /// Longer than the consequences of a disturbance take, and shorter than the period of patrols and full passes: those would
 /// repair what should not be broken.
 const SETTLING: Duration = Duration::from_secs(9 * 60 + 30);
-/// Plans of one workload that are carried out unless `TIDELINE_PLAN` names which, spread evenly over all: each takes some
-/// thirty milliseconds, and a workload has up to fifteen hundred.
+/// Plans of one workload that are run unless `TIDELINE_PLAN` names some, spread evenly over all: each takes some thirty
+/// milliseconds, and a workload has up to fifteen hundred.
 const PLANS_USUALLY: usize = 60;
 /// Longer than a poll.
 const REST: Duration = Duration::from_mins(2);
@@ -120,7 +119,7 @@ fn world(workload: &Workload, plan: Option<Disturbance>, traced: bool) -> World 
     world
 }
 
-/// Runs a workload. Returns what it came to and what happened in it.
+/// Runs a workload. Returns its outcome and what happened in it.
 fn run(world: &mut World, workload: &Workload) -> (Outcome, Record) {
     (workload.prepare)(world);
     world.arm();
@@ -171,7 +170,7 @@ fn every_plan(name: &str) {
     panic!("{} of {} plans failed:\n  {}", failed.len(), all.len(), list.join("\n  "));
 }
 
-/// Runs a workload disturbed. Returns what is wrong with what came of it.
+/// Runs a workload disturbed. Returns what is wrong with the outcome.
 fn carry_out(world: &mut World, workload: &Workload, undisturbed: &Outcome) -> Result<(), String> {
     let attempt = catch_unwind(AssertUnwindSafe(|| run(world, workload)));
     let (outcome, _) = attempt.map_err(|panic| panic_text(&*panic))?;
@@ -182,7 +181,7 @@ fn carry_out(world: &mut World, workload: &Workload, undisturbed: &Outcome) -> R
     }
     let mut unacknowledged = world.probe.as_ref().map(|probe| probe.unacknowledged.clone()).unwrap_or_default();
     if world.lost_journal {
-        // What it applied is not known any more: each object is applied onto once, and what stands already stays.
+        // The agent has forgotten what it applied: each object is applied once more, and what exists stays.
         world.cluster.objects.keys().for_each(|key| *unacknowledged.entry(key.clone()).or_default() += 1);
     }
     match outcome.surplus(undisturbed, &unacknowledged) {

@@ -26,7 +26,7 @@ impl Random {
         from + self.below(to - from)
     }
 
-    /// True so many times of a thousand.
+    /// True so many times in a thousand.
     pub(crate) fn chance(&mut self, permille: u64) -> bool {
         self.below(1000) < permille
     }

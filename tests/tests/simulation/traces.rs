@@ -1,8 +1,9 @@
-//! The shortest ways in which a hub that was set back does harm if one of the rules about histories is taken away, one of each
-//! rule. Each is gone with an agent that carries out at once what it is told, and with one whose API server refuses until the
-//! end, so that what it was told is under way when the hub is set back.
+//! The shortest ways in which a hub that was set back does harm if one of the rules about histories is taken away, one for
+//! each rule. Each runs with an agent that carries out its orders at once, and with one whose API server refuses until the
+//! end, so that its orders are in flight when the hub is set back.
 //!
-//! The agent hears of nothing but when it is said; at the end it does, then a person accepts, and all is as it should be.
+//! The agent is connected only when a step says so; at the end it is, then a person accepts, and everything is as it should
+//! be.
 
 use std::collections::BTreeMap;
 
@@ -14,22 +15,22 @@ use crate::workload::Targets;
 use crate::world::{Scenario, World};
 use crate::{PLAIN, SETTLING, SHUT, each_seed};
 
-/// Until all that follows from a change was done and told.
+/// Until a change has had all its effects and is reported.
 const DONE: u64 = 60_000;
 
-/// What somebody does, to one object and one Job at two targets, of which the first has an agent.
+/// What somebody does to one object and one Job at two targets, of which the first has an agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// The object says something else.
+    /// The object gets other content.
     Body,
     /// It is due for orphaning, or for deletion, in turn.
     Policy,
-    /// It is not assigned to the first any more, or is again.
+    /// It is unassigned from the first target, or assigned again.
     Unassign,
     Assign,
-    /// It is deleted, and made again.
+    /// It is deleted, and created again.
     Recreate,
-    /// It is made where its space was lost, as another.
+    /// It is created as another object where its space was lost.
     Create,
     /// The agent is connected for a while.
     Contact,
@@ -37,23 +38,23 @@ enum Step {
     ContactThere,
     /// The hub's directory is copied.
     Save,
-    /// The hub is started on the copy, and what it had is the copy from then on.
+    /// The hub is started on the copy, and its own directory is the copy from then on.
     StartCopy,
     /// The hub's machine is set back while it runs.
     RollBack,
     Restart,
-    /// Its directory is lost, and what was in its spaces with it.
+    /// Its directory is lost, with the content of its spaces.
     LoseStore,
     /// The agent is given a token, with which it becomes another SyncTarget.
     Enrol,
     LoseJournal,
-    /// A person approves all that waits.
+    /// A person approves everything that waits.
     Approve,
     Accept,
     JobEnds,
     UnassignJob,
     AssignJob,
-    /// The first target's SyncTarget is deleted and made again, and adopts the agent.
+    /// The first target's SyncTarget is deleted and created again, and adopts the agent.
     RecreateTarget,
     /// The same, with something in between. What is in no set of the new one stays.
     DeleteTarget,
@@ -68,13 +69,13 @@ use Step::{
     UnassignJob,
 };
 
-/// Of whose traces a person has nothing to accept.
+/// Rules whose traces leave a person nothing to accept.
 const NOTHING_LOST: &str = "nothing was lost";
 
-/// After it nothing at rest but the mark says that the rule was kept.
+/// After it, at rest, only the mark shows that the rule was kept.
 const LET_GO_OF: &str = "let go of, and assigned again";
 
-/// By what would be missing.
+/// Named for what would be missing.
 const TRACES: &[(&str, &[Step])] = &[
     (
         "segments: a copy is started for a while, then the right one",
@@ -148,7 +149,7 @@ enum Works {
 fn what_a_rule_is_for_does_not_happen() {
     let mut failed = BTreeMap::new();
     for (name, steps) in TRACES {
-        // Where somebody approves, nothing goes that nobody approved.
+        // Where somebody approves, nothing is deleted without approval.
         let scenario = if steps.contains(&Approve) { Scenario { fuse: SHUT, ..PLAIN } } else { PLAIN };
         for works in [Works::AtOnce, Works::AtTheEnd] {
             let gone = std::panic::catch_unwind(|| each_seed(4, |_| scenario, |world| go(world, name, steps, works)));

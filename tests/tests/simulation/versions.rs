@@ -1,4 +1,4 @@
-//! Agents of other versions: the same core, which says that it understands less.
+//! Agents of other versions: the same core, which claims to understand less.
 
 use std::collections::BTreeMap;
 

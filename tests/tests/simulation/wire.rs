@@ -1,4 +1,4 @@
-//! What travels between agent and hub: the real messages, as the bytes that they really are, really signed.
+//! What travels between agent and hub: the real messages, in their real bytes, really signed.
 
 use std::sync::LazyLock;
 
@@ -11,13 +11,13 @@ use tideline_hub::link::exchange::Answered;
 /// The name of the enrolment token.
 pub(crate) const TOKEN: &str = "token";
 
-/// Whoever has an identity of the first target has this one, copies and all.
+/// Every process with an identity of the first target has this one, copies included.
 pub(crate) static AGENT_KEY: LazyLock<SigningKey> = LazyLock::new(|| SigningKey::from_seed([9; 32]));
 pub(crate) static TOKEN_KEY: LazyLock<SigningKey> = LazyLock::new(|| SigningKey::from_seed([8; 32]));
 /// The key of the other target's agent. It was stolen.
 pub(crate) static STOLEN_KEY: LazyLock<SigningKey> = LazyLock::new(|| SigningKey::from_seed([10; 32]));
 
-/// A request as it is on the wire, by whomever it was made.
+/// A request as it is on the wire, whoever made it.
 #[derive(Clone, Debug)]
 pub(crate) struct Message {
     pub(crate) method: &'static str,
@@ -102,7 +102,7 @@ pub(crate) struct Travelling {
 #[derive(Clone, Debug)]
 pub(crate) struct Reply {
     pub(crate) returned: Returned,
-    /// The sending that the hub has given it to; none if somebody has changed either.
+    /// The sending that the hub answered; none if somebody has changed either.
     pub(crate) to: Option<u64>,
 }
 
@@ -123,7 +123,7 @@ impl Reply {
         Self { returned, to: to.is }
     }
 
-    /// What a hub says to who signs nothing.
+    /// What a hub answers to an unsigned request.
     pub(crate) fn unsigned() -> Self {
         Self { returned: Returned { status: 401, ..Returned::default() }, to: None }
     }

@@ -25,7 +25,7 @@ struct Source {
     text: u64,
     policy: Arc<ApplyPolicy>,
     targets: Targets,
-    /// Where its Placements have it.
+    /// Its namespace and name at the targets, by its Placements.
     at: Reach,
 }
 
@@ -57,10 +57,10 @@ impl Reach {
     }
 }
 
-/// What the namespace is called where it is called otherwise; others place objects there under its own name.
+/// The namespace's name where it is mapped; others place objects there under its own name.
 const MAPPED: &str = "yard";
 
-/// What is placed, as the spaces and their Placements say it. It outlives the hub's process.
+/// What is placed, as the spaces and their Placements say. It outlives the hub's process.
 #[derive(Clone, Debug)]
 pub(crate) struct Workload {
     sources: BTreeMap<Place, Source>,
@@ -69,7 +69,7 @@ pub(crate) struct Workload {
     places: Vec<Place>,
     pub(crate) keys: Vec<ObjectKey>,
     policies: Vec<Arc<ApplyPolicy>>,
-    /// Never given twice, by any line of history.
+    /// Numbers that no line of history gives twice.
     last: u64,
     /// The cluster is out of service, and gets nothing.
     pub(crate) retired: bool,
@@ -128,7 +128,7 @@ impl Workload {
         self.sources.clear();
     }
 
-    /// An object is written into a space for the first time, or anew after it was deleted there.
+    /// An object is created in a space for the first time, or again after it was deleted there.
     pub(crate) fn create(&mut self, space: &SpaceName, key: &ObjectKey, policy: ApplyPolicy) {
         self.last += 1;
         let (uid, policy) = (self.last, Arc::new(policy));
@@ -136,7 +136,7 @@ impl Workload {
         self.sources.insert((space.clone(), key.clone()), source);
     }
 
-    /// Every object of a space that is there and that `which` names says something else.
+    /// Every existing object of a space that `which` names gets other content.
     pub(crate) fn update(&mut self, which: impl Fn(&ObjectKey) -> bool) {
         for ((_, key), source) in &mut self.sources {
             if which(key) {
@@ -147,7 +147,7 @@ impl Workload {
         }
     }
 
-    /// It is deleted, and made again as it was.
+    /// It is deleted, and created again as it was.
     pub(crate) fn renew(&mut self, which: impl Fn(&ObjectKey) -> bool) {
         for ((_, key), source) in &mut self.sources {
             if which(key) {

@@ -44,9 +44,9 @@ mod watches;
 
 pub(crate) use copies::{Copied, Which};
 
-/// Things that happen before a seed is given up as one that never comes to rest, beside those that come round.
+/// Events before a seed counts as one that never comes to rest, beside periodic ones.
 const HAPPENINGS_MAX: u64 = 200_000;
-/// What comes round in all processes is rarer than this, at rest and on a bad wire.
+/// Periodic events of all processes are rarer than this, at rest and on a bad wire.
 const HAPPENS_EVERY_MILLIS: u64 = 100;
 
 /// What may happen in a seed beyond what happens in all.
@@ -57,13 +57,13 @@ pub(crate) struct Scenario {
     pub(crate) fuse: FuseLimits,
     /// How long nothing may be written at the end.
     pub(crate) rest: Duration,
-    /// So often the hub is set back, or put on another of its copies.
+    /// How often the hub is set back, or started on another of its copies.
     pub(crate) restores: u64,
     /// The agent loses its data directory now and then.
     pub(crate) loses_journal: bool,
     /// Somebody approves removals that are held, now and then.
     pub(crate) approves: bool,
-    /// Now and then the hub serves the agent no more, or does not know it, for a while.
+    /// Now and then the hub refuses the agent, or does not know it, for a while.
     pub(crate) shuts_out: bool,
     /// Sources that one change at the hub may unassign from targets before it waits for somebody.
     pub(crate) unassigns: u64,
@@ -71,11 +71,11 @@ pub(crate) struct Scenario {
     pub(crate) patrol: Duration,
     /// The agent is upgraded and put back, now and then.
     pub(crate) versions: bool,
-    /// Somebody on the wire meddles with every third message, not just with some.
+    /// A proxy interferes with every third message, not just with some.
     pub(crate) meddles: bool,
     /// The hub moves to other names and authorities, now and then.
     pub(crate) moves: bool,
-    /// The hub remembers little of what it was, in most seeds.
+    /// The hub remembers few of its former revisions, in most seeds.
     pub(crate) forgets: bool,
 }
 
@@ -87,7 +87,7 @@ enum Happening {
         to: Sent,
         reply: Box<Reply>,
     },
-    /// Nobody takes a connection there whose certificate is trusted.
+    /// There is no server there whose certificate is trusted.
     Unreached(Sent),
     GiveUp {
         run: u64,
@@ -129,7 +129,7 @@ enum Happening {
         kind: GroupKind,
         stream: u64,
     },
-    /// A watch of what was made of objects tells something.
+    /// A watch of associated objects shows an event.
     Followed {
         run: u64,
         kind: AssociatedKind,
@@ -166,15 +166,15 @@ enum Happening {
     Chore(Chore),
     OutageEnds,
     PartitionEnds,
-    /// The hub serves the agent again.
+    /// The hub accepts the agent again.
     ShutOutEnds,
-    /// The hub is not where it was any more.
+    /// The hub has left its former address.
     MoveEnds,
 }
 
 struct Stream {
     number: u64,
-    /// When it said the last thing; nothing is said before that.
+    /// When it showed its last event; none is shown before that.
     last: u64,
     lost: bool,
 }
@@ -183,14 +183,14 @@ struct Stream {
 struct Agent {
     /// No other process has the same, of this agent or another.
     run: u64,
-    /// Names the process to the hub.
+    /// Identifies the process to the hub.
     instance: u64,
     is_copy: bool,
     /// Its machine is gone.
     lost: bool,
-    /// It was told to end.
+    /// It was asked to stop.
     stopping: bool,
-    /// Nothing passes between it and the hub; the other agent may have a way.
+    /// It is partitioned from the hub; the other agent may be connected.
     cut_off: bool,
     core: Option<Core>,
     journal: Journal,
@@ -278,7 +278,7 @@ pub(crate) struct World {
     token: bool,
     /// The hub is gone for good.
     hub_gone: bool,
-    /// The agent that something happens to now.
+    /// The agent that events concern now.
     agent: Agent,
     /// Another with a copy of its identity, if there is one; or it is the original.
     other: Option<Box<Agent>>,
@@ -309,7 +309,7 @@ pub(crate) struct World {
     /// The epoch of the set that was written so.
     applied_in: Option<(TargetId, Epoch)>,
     pub(crate) trace: Option<VecDeque<String>>,
-    /// What counts and disturbs, in a run by plan.
+    /// The probe that counts and disturbs, in a run by plan.
     pub(crate) probe: Option<Box<Probe>>,
 }
 
@@ -386,7 +386,7 @@ impl World {
         }
     }
 
-    /// Nothing goes wrong any more, and whoever is down comes up.
+    /// Nothing goes wrong any more, and processes that are down come up.
     pub(crate) fn heal(&mut self) {
         self.note(|| "HEALED".to_owned());
         self.faults = NONE;
@@ -407,7 +407,7 @@ impl World {
         }
     }
 
-    /// Nothing arrives any more that either says.
+    /// No message arrives any more, either way.
     pub(crate) fn cut(&mut self) {
         self.note(|| "the wire is cut".to_owned());
         self.partitioned = true;
@@ -420,7 +420,7 @@ impl World {
         self.partitioned = true;
     }
 
-    /// The agent alone, with what it has, against everybody at the cluster.
+    /// The agent alone, with what it has, while people change the cluster.
     pub(crate) fn rage_alone(&mut self, mishaps: u64) {
         self.faults = CHAOS;
         for _ in 0..mishaps {
@@ -435,7 +435,7 @@ impl World {
         }
     }
 
-    /// Lets time pass, and all that happens in it.
+    /// Lets time pass, with all its events.
     pub(crate) fn pass(&mut self, millis: u64) {
         let until = self.now + millis;
         while let Some(entry) = self.queue.first_entry().filter(|entry| entry.key().0 <= until) {
@@ -468,7 +468,7 @@ impl World {
         self.agent.patrol
     }
 
-    /// What is under way: it must not grow without bound, and at rest there is one poll.
+    /// Work in flight: it must not grow without bound, and at rest there is one poll.
     pub(crate) fn under_way(&self) -> (usize, usize, usize, usize) {
         let Agent { writing, operations, requests, .. } = &self.agent;
         (writing.len(), operations.len(), requests.len(), self.requests.len())
@@ -554,9 +554,9 @@ impl World {
     }
 }
 
-/// How much the hub remembers: about as much as happens while an agent is away, or all.
+/// How much the hub remembers: about as much as happens while an agent is away, or everything.
 fn retention(scenario: Scenario, seed: u64) -> Retention {
-    // Of its own, so that all else happens as it does with a hub that remembers all.
+    // A stream of its own, so that everything else happens as with a hub that remembers everything.
     let mut random = Random::new(!seed);
     if !scenario.forgets || random.chance(250) {
         return Retention::default();

@@ -23,7 +23,7 @@ const SERVICE: &str = "no workload takes the cluster out of service; seeds do th
 const UNKNOWN: &str = "no workload has a hub that lost its directory; seeds do that";
 const LAST: &str = "it ends the process: nothing comes after it";
 
-/// Declares kinds with where they are disturbed.
+/// Declares the kinds of effects with where they are disturbed.
 macro_rules! kinds {
     ($(#[$doc:meta])* $name:ident { $($variant:ident: $place:expr),+ $(,)? }) => {
         $(#[$doc])*
@@ -94,7 +94,7 @@ kinds!(
 );
 
 kinds!(
-    /// What the hub does: its link's core, and its writer.
+    /// The effects of the hub: of its link's core, and of its writer.
     HubEffect {
         RespondSession: Here,
         RespondDesired: Here,
@@ -205,8 +205,8 @@ pub(crate) fn of_hub(effect: &link::Effect) -> HubEffect {
     }
 }
 
-/// A batch in the order in which the journal writes it: bodies come before all else, and go after it, one by one, unless they
-/// come again.
+/// A batch in the order in which the journal writes it: bodies before everything else, and dropped after it, one by one,
+/// unless they come again.
 pub(crate) fn as_written(writes: &[Write]) -> Vec<Write> {
     let (mut written, mut others, mut going) = (Vec::new(), Vec::new(), BTreeSet::new());
     for write in writes {
@@ -224,8 +224,8 @@ pub(crate) fn as_written(writes: &[Write]) -> Vec<Write> {
     written
 }
 
-/// After how many writes of a batch, [`as_written`], a crash may cut it: behind one that stands for itself, or before a body
-/// that goes. All else is whole.
+/// After how many writes of a batch, [`as_written`], a crash may cut it: behind a write that is complete by itself, or before
+/// a body is dropped. Everything else is atomic.
 pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
     let Effect::Persist { writes, .. } = effect else { return Vec::new() };
     let written = as_written(writes);

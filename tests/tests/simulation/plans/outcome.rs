@@ -1,4 +1,4 @@
-//! What a run came to, and how another may differ from it.
+//! The outcome of a run, and how another may differ from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use tideline_common::{Digest, ObjectKey, Tombstone};
 use super::probe::Writes;
 use crate::world::World;
 
-/// Everything that is the same at the end, however the way there was disturbed; as text, to be compared and shown.
+/// Everything that is the same at the end, however the run was disturbed; as text, to be compared and shown.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
     facts: BTreeMap<String, String>,
@@ -28,7 +28,7 @@ impl Outcome {
         }
         let journal = world.journal();
         for (key, record) in &journal.applied {
-            // How it was written last, and what the API server made of that, depends on the way.
+            // How it was written last, and which versions the API server gave it, depends on the way.
             let text = format!(
                 "{} {:?} {:?} {} {:?} {} {} {:?} {}",
                 record.source,
@@ -67,16 +67,16 @@ impl Outcome {
 
     /// How this differs from the undisturbed run in a way that it must not; nothing if it does not.
     ///
-    /// Fewer writes are well: who was away while an object changed twice writes it once. More are not, but for these:
+    /// Fewer writes are right: an agent that was away while an object changed twice writes it once. More are not, except:
     /// - An apply is repeated once where its agent ended before the journal knew of it (`unacknowledged`). It cannot be told
-    ///   from one that somebody changed since: what the server made of it was in the answer that nobody heard. The same holds
-    ///   for the patch that orphans an object; the second finds no mark to remove.
-    /// - A creation is never repeated as such: the API server refuses it, and what is there is applied onto, once.
+    ///   from one whose object somebody changed since: the result was in the answer that nobody heard. The same holds for the
+    ///   patch that orphans an object; the second finds no mark to remove.
+    /// - A creation is never repeated as such: the API server refuses it, and the existing object is applied onto, once.
     /// - A mark alone is never written twice: it is compared with what is there. It may replace a deletion and a creation,
     ///   where the agent did not see that the key was unassigned in between.
-    /// - A deletion is never repeated: it carries the UID of what it is about.
+    /// - A deletion is never repeated: it carries the UID of its object.
     ///
-    /// How often the hub commits is not compared: it takes in together what comes together, which depends on the way.
+    /// How often the hub commits is not compared: it batches changes that come together, which depends on the way.
     pub(crate) fn surplus(&self, undisturbed: &Self, unacknowledged: &BTreeMap<ObjectKey, u64>) -> String {
         let mut text = String::new();
         let names: BTreeSet<&String> = self.facts.keys().chain(undisturbed.facts.keys()).collect();
@@ -103,7 +103,7 @@ impl Outcome {
     }
 }
 
-/// A message without when something was seen first, which depends on the way.
+/// A message without the time of the first sighting, which depends on the way.
 fn timeless(message: &str) -> String {
     const SEEN: &str = "seen first at ";
     let Some((before, after)) = message.split_once(SEEN) else { return message.to_owned() };

@@ -1,4 +1,4 @@
-//! What is disturbed, once, and where: by number, counted from when a workload begins.
+//! What is disturbed, once, and where: by number, counted from the start of a workload.
 
 use std::fmt;
 
@@ -6,9 +6,9 @@ use super::probe::Record;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum When {
-    /// Before the effect is begun; and all that was under way comes to nothing.
+    /// Before the effect begins; everything in flight is lost.
     Before,
-    /// When it is done; and so is all that was under way, but nobody was told.
+    /// When it is done; so is everything in flight, but nobody hears of it.
     After,
 }
 
@@ -36,19 +36,19 @@ pub(crate) enum Disturbance {
     Agent { when: When, effect: usize, absence: Absence },
     /// It ends when an effect is done, and its data directory is lost with it; the Secret has its identity.
     Emptied { effect: usize },
-    /// It ends while its journal takes a batch, of which the first writes are on the disk.
+    /// It ends while its journal writes a batch, of which the first writes are on the disk.
     Torn { effect: usize, writes: usize },
     /// The hub's process ends at an effect of its core, or of its writer.
     Hub { when: When, effect: usize, absence: Absence },
     /// A poll is answered by a replica that has heard of no commit after this one.
     StaleIndex { request: usize, state: usize },
-    /// A poll is answered by what answered an earlier one.
+    /// A poll gets the answer to an earlier one.
     ReplayedIndex { request: usize, answer: usize },
-    /// A watch breaks when this happens, and is listed anew as things stood before that. What it missed comes late.
+    /// A watch breaks at this event, and the next list is from before it. What it missed comes late.
     StaleList { news: usize, state: usize },
-    /// The agent ends when this happens, and the first list of the kind that the next one sees is such an older one.
+    /// The agent ends at this event, and the first list of the kind that the next process sees is from before it.
     StaleStart { news: usize, state: usize },
-    /// A watch does not tell of this, and tells of something later of the same object.
+    /// A watch misses this event, and shows a later one of the same object.
     Deaf { news: usize },
     /// A message is lost.
     Lost { message: usize },
@@ -100,8 +100,8 @@ impl Disturbance {
 /// Everything that can be disturbed in a run that went so.
 pub(crate) fn disturbances(record: &Record) -> Vec<Disturbance> {
     let mut all = Vec::new();
-    // Who is away for long was away for short, too: that what was under way comes to nothing is told from its having been
-    // done by the brief ones.
+    // A long absence includes a brief one: that everything in flight is lost is distinguished from its being done by the brief
+    // ones.
     for (when, absence) in [(When::Before, Absence::Brief), (When::After, Absence::Brief), (When::After, Absence::Long)]
     {
         all.extend((0..record.agent.len()).map(|effect| Disturbance::Agent { when, effect, absence }));

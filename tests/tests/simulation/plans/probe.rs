@@ -1,4 +1,4 @@
-//! Counts what can be disturbed, and disturbs it once: the eyes and the hand of a plan in the world.
+//! Counts what can be disturbed, and disturbs it once, for a plan.
 
 use std::collections::BTreeMap;
 
@@ -12,12 +12,12 @@ use super::plan::{Absence, Disturbance, When};
 use crate::cluster::{Cluster, Local};
 use crate::journal::Journal;
 
-/// What happened in a run, by number: what another run of the same workload can be disturbed at.
+/// What happened in a run, by number: the points at which another run of the same workload can be disturbed.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
     pub(crate) agent: Vec<Happened>,
     pub(crate) hub: Vec<HubEffect>,
-    /// What watches told of.
+    /// The events that watches showed.
     pub(crate) news: Vec<ObjectKey>,
     /// Of each poll: how many commits there were.
     pub(crate) polls: Vec<usize>,
@@ -39,7 +39,7 @@ pub(crate) struct Happened {
 pub(crate) struct Writes {
     pub(crate) created: u64,
     pub(crate) applied: u64,
-    /// Marks alone that were not there before.
+    /// Marks written by themselves that were not there before.
     pub(crate) marked: u64,
     pub(crate) orphaned: u64,
     /// Deletions that were accepted.
@@ -59,7 +59,7 @@ pub(crate) struct End {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Leaves {
     All,
-    /// So many writes of the last batch, and all before it.
+    /// So many writes of the last batch, and everything before it.
     Torn(usize),
     /// The directory is gone, and the identity is in the Secret.
     Nothing,
@@ -75,13 +75,13 @@ pub(crate) struct Probe {
     pub(crate) writes: BTreeMap<ObjectKey, Writes>,
     /// The resource version that the last write of an agent left.
     last: BTreeMap<ObjectKey, u64>,
-    /// Writes that were done and of which no agent knows any more: they may be done again.
+    /// Writes that were done and that no agent knows of any more: they may be repeated.
     pub(crate) unacknowledged: BTreeMap<ObjectKey, u64>,
     lists: BTreeMap<GroupKind, BTreeMap<ObjectKey, Observed>>,
-    /// Of each of the news: the list of its kind before it, and what is told.
+    /// Of each event: the list of its kind before it, and the event.
     news: Vec<(Vec<Observed>, Event)>,
     answers: Vec<Result<link::Answer, Refusal>>,
-    /// The next first list of this kind is the one before these news.
+    /// The next first list of this kind is the one before these events.
     pub(crate) stale_start: Option<(GroupKind, usize)>,
 }
 
@@ -101,7 +101,7 @@ impl Probe {
         self.writes.clear();
     }
 
-    /// The workload is over: what is left is to come to rest. Writes are still counted.
+    /// The workload is over, and the world comes to rest. Writes are still counted.
     pub(crate) fn disarm(&mut self) -> Record {
         self.armed = false;
         std::mem::take(&mut self.record)
@@ -139,7 +139,7 @@ impl Probe {
         self.armed && self.strike(|plan| (*plan == lost).then_some(())).is_some()
     }
 
-    /// A poll arrives at a hub that has committed so often. Returns which of its former states answers instead, or what.
+    /// A poll arrives at a hub with so many commits. Returns which of its former states answers instead, or what.
     pub(crate) fn poll(&mut self, commits: usize) -> Option<Instead> {
         if !self.armed {
             return None;
@@ -164,7 +164,7 @@ impl Probe {
         }
     }
 
-    /// A watch is to tell of something.
+    /// A watch is to show an event.
     pub(crate) fn news(&mut self, event: &Event) -> Telling {
         if !self.armed {
             return Telling::AsUsual;
@@ -191,13 +191,13 @@ impl Probe {
         telling.unwrap_or(Telling::AsUsual)
     }
 
-    /// The list of a kind before these news, and what was told of the kind since.
+    /// The list of a kind before these events, and the events of the kind since.
     pub(crate) fn former(&self, kind: &GroupKind, state: usize) -> (Vec<Observed>, Vec<Event>) {
         let since = self.news.iter().zip(&self.record.news).skip(state).filter(|(_, key)| key.kind == *kind);
         (self.news[state].0.clone(), since.map(|((_, event), _)| event.clone()).collect())
     }
 
-    /// An operation was carried out where this stood before.
+    /// An operation was carried out; `before` is its object before that.
     pub(crate) fn landed(&mut self, op: &Op, result: &OpResult, before: Option<&Local>) {
         let stood = before.is_some_and(|local| !local.deleting);
         let (key, version) = match (op, result) {
@@ -209,7 +209,7 @@ impl Probe {
                 Op::TransferOwnership { entry, .. },
                 OpResult::TransferOwnership(Ok(OwnershipTransferred::Marked(observed))),
             ) => {
-                // Whether or not anybody hears of it: what it says is there to be seen, and not written again.
+                // Whether or not anybody hears of it: its record can be read from the cluster, and is not written again.
                 let changed = before.is_some_and(|local| local.version.to_string() != *observed.resource_version);
                 self.writes.entry(entry.key.clone()).or_default().marked += u64::from(changed);
                 return;
@@ -255,7 +255,7 @@ impl Probe {
     }
 }
 
-/// Where an operation is about.
+/// The key that an operation is about.
 pub(crate) fn place_of(op: &Op) -> &ObjectKey {
     match op {
         Op::Create { entry, .. }
@@ -280,12 +280,12 @@ pub(crate) enum Instead {
     Replay(usize),
 }
 
-/// Whether and how a watch tells of something.
+/// Whether and how a watch shows an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Telling {
     AsUsual,
     Never,
-    /// With all that happened since these news, after a list of what there was before.
+    /// With all events since, after a list from before them.
     Late(usize),
     /// The same, to an agent that has just started.
     AfterCrash(usize),

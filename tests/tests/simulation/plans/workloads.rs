@@ -8,7 +8,7 @@ use crate::ids::{is_definition, is_namespace, key, parse};
 use crate::workload::Targets;
 use crate::world::World;
 
-/// Until all that follows from a change was done, if nobody disturbs it.
+/// Until a change has had all its effects, if nothing disturbs it.
 const DONE: u64 = 40_000;
 
 pub(crate) struct Workload {
@@ -19,7 +19,7 @@ pub(crate) struct Workload {
     /// Whether the fuse holds what is too much.
     pub(crate) fused: bool,
     pub(crate) patrol_minutes: u64,
-    /// Whether the hub may be away for so long that it misses what is meant in between. Its agents cannot know that.
+    /// Whether the hub may be away for so long that it misses an intermediate intent. Its agents cannot know that.
     pub(crate) hub_misses: bool,
     /// Whether the agent's data directory may be lost, except for its identity: an agent that does not know what it wrote
     /// records objects anew, which is another outcome for those due for orphaning and create-only ones.
@@ -36,7 +36,7 @@ const USUAL: Workload = Workload {
     agent_is_emptied: false,
 };
 
-/// No patrol comes: what only a patrol would mend is a defect.
+/// No patrol comes: what only a patrol would repair is a defect.
 const NEVER: u64 = 600;
 
 pub(crate) const ALL: [Workload; 9] = [
@@ -92,7 +92,7 @@ fn cast() -> Vec<(ObjectKey, ApplyPolicy)> {
     ]
 }
 
-/// An object of a kind that nothing else hangs on.
+/// An object of a kind that nothing else depends on.
 fn common(key: &ObjectKey) -> bool {
     !is_namespace(&key.kind) && !is_definition(&key.kind)
 }
@@ -144,7 +144,7 @@ fn delete(world: &mut World) {
 }
 
 fn recreate(world: &mut World) {
-    // In one commit, as `kubectl replace --force` comes to.
+    // In one commit, as with `kubectl replace --force`.
     again(world, common);
     // An object that is orphaned, was not created by us, or is create-only ends otherwise after a hub that did not see that it
     // was gone in between; and so does an implied namespace.
@@ -164,10 +164,10 @@ fn again(world: &mut World, which: impl Fn(&ObjectKey) -> bool) {
     world.pass(DONE);
 }
 
-/// What may go in an hour, and a little more, twice.
+/// As many as may be deleted in an hour, and a few more, twice.
 const MANY: usize = 12;
 const MORE: usize = 8;
-/// Longer in all than an agent says nothing for, to which nothing happens: what it said is shown by a new hub after that.
+/// Longer in all than an agent stays silent while nothing happens to it: after that a new hub shows what it reported.
 const LOOKS_MAX: u32 = 20;
 
 fn many(world: &mut World) {
@@ -222,12 +222,12 @@ fn relocate(world: &mut World) {
         spaces.move_to(|key| *key == deployment("first"), Targets::There);
     });
     world.pass(DONE);
-    // What came from the one goes with the other.
+    // Objects of the one space change with those of the other.
     world.act(|spaces| spaces.delete(|key| *key == config_map("once")));
     world.pass(DONE);
 }
 
-/// What is meant for each changes more than once; see [`intent`].
+/// The intent for each changes more than once; see [`intent`].
 const MEANT: [&str; 8] = ["orphaned", "deleted", "replaced", "followed", "again", "back", "renewed", "spared"];
 
 fn meant(world: &mut World) {
@@ -245,8 +245,8 @@ fn orphan() -> ApplyPolicy {
     ApplyPolicy { prune: Prune::Orphan, ..ApplyPolicy::default() }
 }
 
-/// What is meant changes again before an agent that is away has heard of the former: it ends where one ends that saw every
-/// step. A move there and back is an unassignment, and an assignment of the same source.
+/// The intent changes again before an offline agent has heard of the former: it ends as one that saw every step. A move there
+/// and back is an unassignment, and an assignment of the same source.
 fn intent(world: &mut World) {
     let among = |names: &'static [&str]| move |key: &ObjectKey| names.iter().any(|name| *key == config_map(name));
     world.act(|spaces| {
@@ -277,7 +277,7 @@ fn intent(world: &mut World) {
 /// Longer than a frozen agent takes to ask again.
 const ASKED: u64 = 11 * 60_000;
 
-/// Its SyncTarget is deleted and made again, and the agent is handed over to the new one.
+/// Its SyncTarget is deleted and created again, and the agent is handed over to the new one.
 fn adopt(world: &mut World) {
     world.delete_target();
     world.pass(ASKED);
@@ -285,7 +285,7 @@ fn adopt(world: &mut World) {
     world.pass(2 * ASKED);
 }
 
-/// What comes round by itself: patrols, and processes that are started anew.
+/// Periodic work: patrols, and processes that are restarted.
 fn upkeep(world: &mut World) {
     world.pass(DONE);
     world.restart_hub();

@@ -160,7 +160,7 @@ impl World {
         self.agent_steps(Event::Persisted { id, result });
     }
 
-    /// What an agent has accepted it knows of, whether it lives to hear that it is written or not.
+    /// The agent knows of a set that it has accepted, whether or not it lives to hear that it is written.
     pub(super) fn write_journal(&mut self, writes: &[Write]) {
         self.agent.journal.write(writes);
         for write in writes {
@@ -219,13 +219,13 @@ impl World {
             && written
         {
             let place = (entry.key.clone(), entry.source.uid.clone());
-            // Where the epoch rises, a person has accepted that the hub went back.
+            // Where the epoch rises, a person has accepted that the hub lost history.
             let accepted = self.agent.journal.accepted.map(|accepted| accepted.attestation);
             let epoch = accepted.map(|accepted| (accepted.target, accepted.version.epoch));
             if std::mem::replace(&mut self.applied_in, epoch) != epoch {
                 self.applied.clear();
             }
-            // What was begun by a former set may come late.
+            // Operations of a former set may arrive late.
             if self.agent.journal.entries.get(&entry.key).is_some_and(|now| now.input == entry.input) {
                 let newest = self.applied.entry(place).or_default();
                 assert!(*newest <= entry.generation, "{} goes back to an older input", entry.key);
@@ -255,7 +255,7 @@ impl World {
         }
     }
 
-    /// What an operation deletes: an object, and what is in it or of its kind, unless that goes already.
+    /// What an operation deletes: an object, and what is in it or of its kind, unless that is being deleted already.
     fn goes_with(&self, op: &Op) -> Vec<(&ObjectKey, &Local)> {
         let Op::Delete { key, uid, .. } = op else { return Vec::new() };
         let object = self.cluster.objects.get_key_value(key).filter(|(_, local)| local.uid == *uid);
@@ -264,7 +264,7 @@ impl World {
         std::iter::once(object).chain(contents.map(|inner| (inner, &self.cluster.objects[inner]))).collect()
     }
 
-    /// Who is frozen changes nothing, and whom the hub does not know removes nothing.
+    /// A frozen agent changes nothing, and one that the hub does not know removes nothing.
     fn check_standing(&self, op: &Op) {
         let removes = matches!(op, Op::Delete { .. } | Op::Orphan { .. });
         match self.agent.standing {

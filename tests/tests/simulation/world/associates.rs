@@ -1,5 +1,5 @@
-//! What controllers make of Deployments, and how the agent hears of it: one ReplicaSet each, and Pods, which come and go with
-//! its status. Somebody else's are there too.
+//! What controllers make of Deployments, and how the agent learns of it: one ReplicaSet each, and Pods, which come and go with
+//! its status. Others' objects are there too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,9 +19,9 @@ const PAGE: usize = 2;
 /// One watch.
 pub(super) struct Following {
     follow: Follow,
-    /// What it told of.
+    /// What it showed.
     told: BTreeMap<Uid, Associate>,
-    /// When it said the last thing; nothing is said before that.
+    /// When it showed its last event; none is shown before that.
     last: u64,
     lost: bool,
 }
@@ -129,7 +129,7 @@ impl World {
         self.schedule(wait + after, Happening::Refollow { run, kind, follow });
     }
 
-    /// Tells what came, changed and went since something was told last.
+    /// Shows what came, changed and went since the last event.
     pub(super) fn associates_changed(&mut self) {
         let kinds: Vec<_> =
             self.agent.following.iter().filter(|(_, known)| !known.lost).map(|(kind, _)| *kind).collect();

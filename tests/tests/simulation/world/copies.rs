@@ -25,7 +25,7 @@ pub(crate) enum Which {
 }
 
 impl Happening {
-    /// The run of the agent that it happens to, if that is one.
+    /// The run of the agent that it happens to, if it concerns one.
     pub(super) fn run(&self) -> Option<u64> {
         match self {
             Self::Reply { to, .. } | Self::Unreached(to) => Some(to.run),
@@ -58,7 +58,7 @@ impl Happening {
 }
 
 impl World {
-    /// Has what follows happen to the agent of this run.
+    /// Has the following events concern the agent of this run.
     pub(super) fn turn_to(&mut self, run: Option<u64>) {
         if let Some(other) = &mut self.other
             && run == Some(other.run)
@@ -76,7 +76,7 @@ impl World {
         }
     }
 
-    /// Somebody copies what the agent is, and starts the copy in the same cluster.
+    /// Somebody copies the agent's data, and starts the copy in the same cluster.
     pub(crate) fn copy_agent(&mut self, what: Copied) {
         let journal = self.agent.journal.clone();
         self.start_copy(what, journal);
@@ -120,20 +120,20 @@ impl World {
         });
     }
 
-    /// Messages are lost, late, doubled and meddled with, until all is healed.
+    /// Messages are lost, late, doubled and tampered with, until everything is healed.
     pub(crate) fn spoil_wire(&mut self) {
         self.note(|| "the wire is BAD".to_owned());
         self.faults = BAD_WIRE;
     }
 
-    /// One of the two has no way to the hub any more, or has it again.
+    /// One of the two is partitioned from the hub, or connected again.
     pub(crate) fn set_cut_off(&mut self, which: Which, cut_off: bool) {
         self.note(|| format!("the {which:?} is cut off: {cut_off}"));
         self.turn_to_the(which);
         self.agent.cut_off = cut_off;
     }
 
-    /// Whether no answer gets to who waits for it.
+    /// Whether no answer gets through to this process.
     pub(super) fn is_cut_off(&self, run: u64) -> bool {
         let mut agents = std::iter::once(&self.agent).chain(self.other.as_deref());
         agents.any(|agent| agent.run == run && agent.cut_off)
@@ -144,7 +144,7 @@ impl World {
         InstanceId(self.agent.instance)
     }
 
-    /// A person says who is to have the target.
+    /// A person says which process is to have the target.
     pub(crate) fn accept_instance(&mut self, which: Which) {
         let instance = self.instance(which);
         self.note(|| format!("somebody ACCEPTS the {which:?}, {instance}"));
@@ -152,7 +152,7 @@ impl World {
         self.hub_steps(link::Event::InstanceAccepted { target: self.hub.target(), instance, word });
     }
 
-    /// Whether this one and no other works, and the hub knows it as the holder; and whether it speaks of both.
+    /// Whether this one and no other works, and the hub knows it as the holder; and whether it shows both.
     pub(crate) fn check_holder(&mut self, which: Which, both: bool) {
         let instance = self.instance(which);
         assert_eq!(self.agent.standing, Standing::Good, "the {which:?} is frozen");
@@ -181,13 +181,13 @@ impl World {
         assert_eq!(self.agent.standing, Standing::Frozen, "the {which:?} is not frozen");
     }
 
-    /// Whoever is down comes up.
+    /// Processes that are down come up.
     pub(crate) fn heal_all(&mut self) {
         self.for_each_agent(Self::heal_agent);
         self.heal();
     }
 
-    /// Whether something stands that was applied of a later generation than this journal knows.
+    /// Whether an object was applied of a later generation than this journal knows.
     pub(crate) fn has_later_than(&self, journal: &Journal) -> bool {
         journal.entries.values().any(|entry| {
             let mark =
@@ -196,13 +196,13 @@ impl World {
         })
     }
 
-    /// What was applied last of what stands for us.
+    /// The latest generation applied of each of our objects.
     pub(crate) fn applied(&self) -> BTreeMap<ObjectKey, (Uid, Option<Digest>)> {
         let ours = self.cluster.objects.iter().filter(|(_, local)| local.owner.is_some());
         ours.map(|(key, local)| (key.clone(), (local.uid.clone(), local.input))).collect()
     }
 
-    /// What stands for us at the cluster, by UID.
+    /// Our objects at the cluster, by UID.
     pub(crate) fn uids(&self) -> BTreeMap<ObjectKey, Uid> {
         let ours = self.cluster.objects.iter().filter(|(_, local)| local.owner.is_some());
         ours.map(|(key, local)| (key.clone(), local.uid.clone())).collect()

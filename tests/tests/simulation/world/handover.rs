@@ -1,4 +1,5 @@
-//! From one SyncTarget to another, and from one key to another: what people do about it, and what the edges of both sides keep.
+//! From one SyncTarget to another, and from one key to another: what people do about it, and what the edges of both sides
+//! store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +20,7 @@ use crate::ids::{HEIR, SECOND_HEIR, TARGET, is_definition, is_namespace, parse, 
 use crate::wire::AGENT_KEY;
 
 impl Hub {
-    /// What is said to who was found as a target that is not in the inventory any more, or not yet.
+    /// The answer to an agent of a target that is not in the inventory any more, or not yet.
     pub(super) fn of_another(&self, found: TargetId, request: &link::Request) -> Option<Result<link::Answer, Refusal>> {
         let link::Request::Session(request, _) = request else {
             return (found != self.target()).then(|| Err(refuse(RefusalKind::TargetGone)));
@@ -55,22 +56,22 @@ impl World {
         self.shut_out(RefusalKind::TargetGone);
     }
 
-    /// People delete some of what is placed. Returns what of the rest stands at the cluster.
+    /// People delete some of what is placed. Returns which other objects exist at the cluster.
     pub(crate) fn unassign_some(&mut self) -> BTreeMap<ObjectKey, Uid> {
         let share = 200 + self.random.below(500);
         let named: BTreeSet<_> = self.workload.keys.iter().map(|key| (key.kind.clone(), key.name.clone())).collect();
         let gone: BTreeSet<_> = named.into_iter().filter(|_| self.random.chance(share)).collect();
         let goes = |key: &ObjectKey| gone.contains(&(key.kind.clone(), key.name.clone()));
         self.note(|| format!("UNASSIGNED: {gone:?}"));
-        // What a fuse holds stands there too, and is not placed any more.
+        // What a fuse holds exists there too, and is not placed any more.
         let placed = self.hub.history.assigned().cloned().collect::<BTreeSet<_>>();
         self.act(|spaces| spaces.delete(goes));
-        // With a definition goes all of its kind, and a namespace with the last that is in it.
+        // A definition is deleted with all of its kind, and a namespace with the last object in it.
         let depends = |key: &ObjectKey| is_namespace(&key.kind) || is_definition(&key.kind) || key.kind == widget();
         self.uids().into_iter().filter(|(key, _)| placed.contains(key) && !goes(key) && !depends(key)).collect()
     }
 
-    /// One of its name is made, and takes over the agent. The agent hears of it when it asks.
+    /// One of its name is created, and adopts the agent. The agent hears of it when it asks.
     pub(crate) fn adopt(&mut self) {
         self.adopt_as(parse(HEIR));
     }
@@ -116,8 +117,8 @@ impl World {
         self.agent_crashes();
     }
 
-    /// The hub's directory is lost: it starts with its key, where it was, and knows of nothing else. Then a SyncTarget is made,
-    /// and nobody has enrolled as that.
+    /// The hub's directory is lost: it starts with its key and address, and knows of nothing else. Then a SyncTarget is
+    /// created, as which nobody has enrolled.
     pub(crate) fn lose_store(&mut self) {
         self.note(|| "the hub's directory is LOST".to_owned());
         self.applied.clear();
@@ -139,7 +140,7 @@ impl World {
         self.give_token();
     }
 
-    /// With a token an agent comes whose key was revoked, or whom the hub does not know.
+    /// A token brings back an agent whose key was revoked, or that the hub does not know.
     pub(super) fn new_key_enrols(&self, sender: &Sender) -> bool {
         let replaced = matches!(self.shut_out, Some(RefusalKind::Revoked | RefusalKind::UnknownTarget));
         replaced && matches!(sender, Sender::Token(_)) && self.token
@@ -160,7 +161,7 @@ impl World {
         }
     }
 
-    /// Whether every mark of ours names the SyncTarget that there is now.
+    /// Whether every mark of ours names the present SyncTarget.
     pub(crate) fn check_marks(&self) {
         let theirs = |(key, local): (&ObjectKey, &crate::cluster::Local)| {
             let mark = local.mark.as_ref().filter(|_| local.owner.is_some() && !self.may_be_unknown(key))?;

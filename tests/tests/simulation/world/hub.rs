@@ -23,7 +23,7 @@ use crate::wire::{AGENT_KEY, Message, Reply, STOLEN_KEY, Sent, TOKEN, TOKEN_KEY,
 
 static HUB_KEY: LazyLock<VerifyingKey> = LazyLock::new(|| key().public());
 
-/// A request at the hub, with the number that is free after it.
+/// A request at the hub, with the first unused number after it.
 #[derive(Debug)]
 pub(super) struct Asked {
     travelling: Travelling,
@@ -94,7 +94,7 @@ impl World {
         }
     }
 
-    /// Something comes back for a request.
+    /// An answer to a request arrives.
     pub(super) fn reply_arrives(&mut self, to: Sent, reply: &Reply) {
         let waiting = self.agent.requests.get(&to.id).filter(|waiting| waiting.is_of(to) && !self.agent.cut_off);
         let Some(Waiting { outgoing, sending: Some((sending, _)), sendings, .. }) = waiting else { return };
@@ -130,14 +130,14 @@ impl World {
         self.keep_addresses();
     }
 
-    /// Nothing came back for a request.
+    /// No answer to a request came.
     pub(super) fn goes_unanswered(&mut self, id: RequestId) {
         self.missed(id, Missed::Cut);
         self.agent.requests.remove(&id);
         self.hear(id, Err(LinkFailure::Unreachable { message: "no answer".to_owned(), retry_after: None }));
     }
 
-    /// There was nobody whom a request could be given to.
+    /// No server took the request.
     pub(super) fn unreached(&mut self, to: Sent) {
         if self.agent.requests.get(&to.id).is_some_and(|waiting| waiting.is_of(to)) {
             self.missed(to.id, Missed::NotThere);
@@ -149,7 +149,7 @@ impl World {
         }
     }
 
-    /// How many of a message arrive.
+    /// How many copies of a message arrive.
     pub(super) fn copies(&mut self) -> u64 {
         let lost = self.probe.as_mut().is_some_and(|probe| probe.message());
         if lost || self.partitioned || self.random.chance(self.faults.lose) {
@@ -261,7 +261,7 @@ impl World {
         self.hub.key(target).filter(|_| !forgotten).ok_or(Unverified::UnknownTarget)
     }
 
-    /// The hub serves the agent no more: its SyncTarget was deleted, say, or the hub runs on an old copy of its directory.
+    /// The hub refuses the agent: its SyncTarget was deleted, say, or the hub runs on an old copy of its directory.
     pub(super) fn shut_out(&mut self, refusal: RefusalKind) {
         self.note(|| format!("the agent is SHUT OUT: {refusal:?}"));
         self.shut_out = Some(refusal);
@@ -279,7 +279,7 @@ impl World {
         }
     }
 
-    /// Signs what the core says.
+    /// Signs the answer of the core.
     fn conclude(&mut self, asked: &Asked, answer: Result<link::Answer, Refusal>) {
         if let Some(probe) = &mut self.probe {
             probe.answered(&answer);

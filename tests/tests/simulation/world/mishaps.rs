@@ -15,16 +15,16 @@ use crate::faults::{ABSENCE, DELAYED, STOPPED_AFTER};
 use crate::ids::{OTHER_HUB, parse};
 use crate::plans::{Leaves, as_written};
 
-/// A namespace follows what is in it, and a definition what is of its kind.
+/// A namespace follows its content, and a definition the objects of its kind.
 const ROUNDS_MAX: u32 = 6;
 
 /// Longer than any test.
 const NEVER: u64 = 1_000_000_000_000;
 
-/// What becomes of what is under way when the agent's process ends.
+/// What becomes of the work in flight when the agent's process ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Fate {
-    /// Each is done or not.
+    /// Each part is done or not.
     Chance,
     Lost,
     /// All of it is; and this is left of the data directory.
@@ -77,7 +77,7 @@ impl World {
         self.schedule(after, Happening::ShutOutEnds);
     }
 
-    /// The cluster goes out of service.
+    /// The cluster is decommissioned.
     pub(crate) fn decommission(&mut self) -> Decommission {
         let how = if self.random.chance(500) { Decommission::Keep } else { Decommission::Remove };
         self.note(|| format!("the cluster goes out of service: {how:?}"));
@@ -136,7 +136,7 @@ impl World {
         self.approve(removals, lasts);
     }
 
-    /// Somebody approves all that is held, and what is held because of that, until nothing is.
+    /// Somebody approves everything that is held, and what is held because of that, until nothing is.
     pub(crate) fn approve_all(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let removals = self.held();
@@ -171,8 +171,8 @@ impl World {
         reports.filter(|report| waits(report.reason)).map(removal).collect()
     }
 
-    /// Saves the hub's disk; or puts another in its place, and keeps what was there: a copy that is started for a while, and
-    /// then the right one again, is two of these.
+    /// Saves the hub's disk; or swaps in another, and keeps the former: a copy that is started for a while, and then the right
+    /// one again, is two of these.
     pub(super) fn back_up_or_restore(&mut self) {
         if self.restores == self.scenario.restores {
             return;
@@ -205,13 +205,13 @@ impl World {
         self.restoring_until = self.now + DELAYED.1;
     }
 
-    /// The hub's disk as it is, and what its spaces say.
+    /// The hub's disk as it is, and the content of its spaces.
     pub(crate) fn back_up(&mut self) {
         self.note(|| "the hub is backed up".to_owned());
         self.backup = Some((self.hub.disk.clone(), self.workload.clone()));
     }
 
-    /// Puts the backup in the hub's place, or `swap`s the two. False if there is none.
+    /// Starts the hub on the backup, or `swap`s the two. False if there is none.
     pub(crate) fn restore(&mut self, swap: bool) -> bool {
         let Some((disk, workload)) = self.backup.take() else { return false };
         self.note(|| format!("the hub is RESTORED, and what it had is {}", if swap { "kept" } else { "lost" }));
@@ -240,7 +240,7 @@ impl World {
         true
     }
 
-    /// The agent of the other target is heard, and takes what it is given.
+    /// The agent of the other target connects, and accepts its set.
     pub(crate) fn hear_the_other(&mut self) {
         if self.hub.up {
             self.note(|| "the agent of the other target is heard".to_owned());
@@ -249,7 +249,7 @@ impl World {
         }
     }
 
-    /// A person lets run what may have run.
+    /// A person releases Jobs that may have run.
     pub(crate) fn let_run(&mut self) {
         self.note(|| "somebody RELEASES what may have run".to_owned());
         let withheld = |report: &&Arc<ObjectReport>| report.reason == Some(Reason::MayHaveRun);
@@ -259,7 +259,7 @@ impl World {
         self.hub_writes_if_needed();
     }
 
-    /// A person accepts what the hub does not know of, until no agent shows more.
+    /// A person accepts the history that the hub does not know, until no agent shows more.
     pub(crate) fn accept_history(&mut self) {
         for _ in 0..ROUNDS_MAX {
             if !self.hub.is_broken() {
@@ -372,7 +372,7 @@ impl World {
         }
     }
 
-    /// Somebody ends the agent's process in order: it finishes what is under way and says goodbye, if there is time.
+    /// Somebody stops the agent's process in order: it finishes its operations in flight and says goodbye, if there is time.
     fn agent_stops(&mut self) {
         if self.agent.core.is_some() && !self.agent.stopping {
             self.note(|| "the agent is to END".to_owned());
@@ -402,7 +402,7 @@ impl World {
         self.note(|| "the agent CRASHES".to_owned());
         self.runs += 1;
         self.agent.run = self.runs;
-        // Of what was under way each thing was done or was not; what was not written before is not written after.
+        // Each operation in flight was done or was not; what was not written before is not written after.
         let writing = std::mem::take(&mut self.agent.writing);
         let last = writing.len().saturating_sub(1);
         for (number, (_, writes)) in writing.into_iter().enumerate() {

@@ -1,5 +1,5 @@
-//! A hub that moves: to other names and back, with other authorities, and both are served for a while. Its agent is told by
-//! the hub itself; whoever was not told in time is told by a person.
+//! A hub that moves: to other names and back, with other authorities, both being served for a while. Its agent is told by the
+//! hub itself, or by a person if it was not told in time.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::{Happening, World};
 use crate::hub::key;
 use crate::ids::{HUB, parse};
 
-/// Names that the hub has by turns, and authorities.
+/// Names and authorities that the hub has by turns.
 const NAMES: u64 = 5;
 const AUTHORITIES: u64 = 4;
 /// After so long people check again whether the agent knows.
@@ -40,7 +40,7 @@ impl Place {
 #[derive(Debug, Default)]
 pub(super) struct Whereabouts {
     is: Place,
-    /// Where it goes, while both are served.
+    /// Where it moves to, while both are served.
     goes: Option<Place>,
     /// The former name is still announced while both are served.
     announces_former: bool,
@@ -51,7 +51,7 @@ pub(super) struct Whereabouts {
     told: u64,
     /// The agent was not told in time.
     lost: bool,
-    /// What the command line of the agent says.
+    /// The address on the command line of the agent.
     given: Option<Place>,
     /// The token that is mounted where the agent runs, and stays there.
     tokens: u64,
@@ -67,7 +67,7 @@ impl Whereabouts {
 
     /// What is served under a name.
     fn served(&self) -> BTreeMap<HubUrl, Authority> {
-        // Under one name there is one certificate at a time: the old one as long as both are spoken of.
+        // Under one name there is one certificate at a time: the old one as long as both are announced.
         self.places().map(|place| (place.url(), place.authority())).collect()
     }
 
@@ -100,13 +100,13 @@ impl World {
         self.whereabouts.followed
     }
 
-    /// Everybody ends and starts again.
+    /// All processes end and start again.
     pub(crate) fn restart_both(&mut self) {
         self.restart_hub();
         self.agent_crashes();
     }
 
-    /// The process of the agent knows what its identity has, and what it is given.
+    /// The process of the agent knows the addresses in its identity, and those on its command line.
     pub(super) fn locator_starts(&mut self) {
         self.whereabouts.hears = 0;
         if self.whereabouts.told == self.whereabouts.moves
@@ -129,7 +129,7 @@ impl World {
         self.locator().destination()
     }
 
-    /// Whether the next request gets to somebody whom the agent trusts.
+    /// Whether the next request gets to a server that the agent trusts.
     pub(super) fn is_reached(&self) -> bool {
         let locator = self.locator();
         let by = self.whereabouts.served().remove(&locator.destination().url);
@@ -144,7 +144,7 @@ impl World {
         }
     }
 
-    /// What came back is the hub's answer, or nothing that may be believed.
+    /// The answer is the hub's, or is not believed.
     pub(super) fn heard(&mut self, id: RequestId, said: Option<&VerifiedAnswer>) {
         let Some(said) = said else { return self.missed(id, Missed::NotThere) };
         let now = self.monotonic();
@@ -164,7 +164,7 @@ impl World {
         }
     }
 
-    /// The identity takes what has changed.
+    /// The identity stores what has changed.
     pub(super) fn keep_addresses(&mut self) {
         let Some(locator) = &mut self.agent.locator else { return };
         if let Some(addresses) = locator.take_unsaved() {
@@ -173,7 +173,7 @@ impl World {
         self.whereabouts.told = self.whereabouts.told.max(self.whereabouts.hears);
     }
 
-    /// The hub is started again, with another name or another certificate, and is served under both for a while.
+    /// The hub is restarted with another name or another certificate, and is served under both for a while.
     pub(crate) fn move_hub(&mut self) {
         if self.whereabouts.goes.is_some() {
             return;
@@ -189,7 +189,7 @@ impl World {
         self.hub_crashes();
     }
 
-    /// The former address is given up. Where all goes well that waits for the agent, and otherwise nobody checks.
+    /// The former address is given up. Where all goes well that waits for the agent, and otherwise for nothing.
     pub(super) fn move_ends(&mut self) {
         let Some(is) = self.whereabouts.goes else { return };
         let in_time = self.whereabouts.told == self.whereabouts.moves;

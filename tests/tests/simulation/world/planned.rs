@@ -1,4 +1,4 @@
-//! What a plan does to the world, where it is more than an end of a process; and what people do in one.
+//! How a plan disturbs the world, other than by ending a process; and what people do in one.
 
 use tideline_agent::core::Event;
 use tideline_common::wire::v1::DesiredRequest;
@@ -10,7 +10,7 @@ use super::{Happening, Stream, World};
 use crate::plans::{Absence, HubProbe, Instead, Leaves, Probe, Record, Telling};
 use crate::workload::Workload;
 
-/// A lagging API server answers a list, and then is behind for as long as an agent needs to act on it.
+/// A lagging API server answers a list, and then lags for as long as an agent needs to act on it.
 const LISTED_AFTER: u64 = 500;
 const CAUGHT_UP_AFTER: u64 = 8_000;
 
@@ -20,7 +20,7 @@ impl World {
         self.hub.probe = Some(hub);
     }
 
-    /// From now on is counted.
+    /// Counting begins now.
     pub(crate) fn arm(&mut self) {
         if let Some(probe) = &mut self.probe {
             probe.arm(&self.cluster);
@@ -53,7 +53,7 @@ impl World {
         self.cluster_changed();
     }
 
-    /// A number for whoever decides by a seed of their own.
+    /// A number for decisions by a seed of their own.
     pub(crate) fn draw(&mut self) -> u64 {
         self.random.next()
     }
@@ -63,13 +63,13 @@ impl World {
         self.partitioned = !up;
     }
 
-    /// What the hub answers to reports gets lost, or does not any more.
+    /// The hub's answers to reports get lost, or no longer.
     pub(crate) fn lose_acknowledgements(&mut self, lost: bool) {
         self.note(|| format!("acknowledgements {}", if lost { "get lost" } else { "arrive" }));
         self.loses_acknowledgements = lost;
     }
 
-    /// The API server refuses to do anything, or does it again.
+    /// The API server refuses everything, or works again.
     pub(crate) fn set_outage(&mut self, outage: Option<Reason>) {
         self.note(|| format!("cluster: outage {outage:?}"));
         self.cluster.outage = outage;
@@ -95,7 +95,7 @@ impl World {
         shown
     }
 
-    /// Has something else than the hub answer a poll, if the plan says so; otherwise gives it back.
+    /// Has something other than the hub answer a poll, if the plan says so; otherwise gives it back.
     pub(super) fn answered_instead(&mut self, asked: Asked, request: &DesiredRequest) -> Option<Asked> {
         let commits = self.hub.probe.as_ref().map_or(0, |probe| probe.commits.len());
         let Some(instead) = self.probe.as_mut().and_then(|probe| probe.poll(commits)) else { return Some(asked) };
@@ -120,7 +120,7 @@ impl World {
         None
     }
 
-    /// Whether a watch does not just tell this.
+    /// Whether a watch does anything but show this event.
     pub(super) fn tells_otherwise(&mut self, event: &Event) -> bool {
         match self.probe.as_mut().map_or(Telling::AsUsual, |probe| probe.news(event)) {
             Telling::AsUsual => return false,
@@ -132,7 +132,7 @@ impl World {
             }
             Telling::AfterCrash(state) => {
                 let kind = kind_of(event).clone();
-                // Not here: what it did is being done.
+                // Not now: its effect is still being carried out.
                 self.schedule(0, Happening::AgentEnds);
                 if let Some(probe) = &mut self.probe {
                     probe.stale_start = Some((kind, state));
@@ -162,7 +162,7 @@ impl World {
         self.tell(kind, Event::WatchLost { kind: kind.clone(), reason: Reason::Unavailable, message });
     }
 
-    /// A list of what there was, and later what happened since.
+    /// A list from before, and later what happened since.
     fn tell_late(&mut self, kind: &GroupKind, state: usize) {
         let Some((objects, since)) = self.probe.as_ref().map(|probe| probe.former(kind, state)) else { return };
         self.note(|| format!("watch: {kind} is listed as it was before {state}"));

@@ -1,5 +1,5 @@
-//! Somebody between agent and hub who ends TLS, as proxies do: sees everything and keeps what it likes, changes what passes and
-//! makes up more, and has the key of another target that is enrolled. Whatever it does, nobody acts on it.
+//! A proxy between agent and hub that ends TLS: it sees everything and keeps what it likes, changes messages and forges
+//! others, and has the key of another enrolled target. Whatever it does, nobody acts on it.
 
 use std::collections::VecDeque;
 
@@ -19,10 +19,10 @@ use super::{Happening, World};
 use crate::ids::{HUB, OTHER_TARGET};
 use crate::wire::{Message, Reply, STOLEN_KEY, Travelling};
 
-/// Requests, and answers, that are kept.
+/// Requests and answers that are kept.
 const KEPT_MAX: usize = 32;
 
-/// What was kept of what passed, from whichever run.
+/// Messages that were kept, from whichever run.
 #[derive(Debug, Default)]
 pub(super) struct Proxy {
     requests: VecDeque<Travelling>,
@@ -50,9 +50,9 @@ impl World {
         let waits = travelling.waits;
         self.note(|| format!("somebody plays trick {trick} on {waits:?}"));
         match trick {
-            // An answer to what was asked before, or by another.
+            // An answer to an earlier request, or to another agent.
             0 => Travelling { waits, ..former },
-            // The signature is about this very request still.
+            // The signature still covers this very request.
             1 => {
                 let mut content = travelling.message.content.clone();
                 content.push(b' ');
@@ -68,7 +68,7 @@ impl World {
         }
     }
 
-    /// One thing about a request is another.
+    /// One part of a request is another.
     fn forge(&mut self, trick: u64, mut message: Message, former: &Message) -> Message {
         let Some(headers) = message.headers.clone() else { return message };
         let claims = signature::claims(&headers.signature_input).expect("an agent has written it");
@@ -78,7 +78,7 @@ impl World {
         };
         match trick {
             2 => message.headers = None,
-            // The live agent's nonce under another name: what is true of that one must not be told to this one.
+            // The live agent's nonce under another name: an answer about that one must not be given to this one.
             3 => message.headers = named(&Uuid::from_u128(u128::from(self.random.next())).to_string()),
             4 => message.headers = named(OTHER_TARGET),
             5 | 6 => {
@@ -148,13 +148,13 @@ impl World {
                 returned = Returned { status: 200, content_type, content: page, ..Returned::default() };
             }
         }
-        // Two answers to one request may differ in nothing but what was exchanged.
+        // Two answers to one request may differ in nothing but what was swapped.
         let is = [&reply, &former].into_iter().find(|it| bytes(&it.returned) == bytes(&returned));
         let to = is.and_then(|is| is.to);
         Reply { returned, to }
     }
 
-    /// Answers this itself, in the hub's name, with the key that it has.
+    /// Answers the request itself, in the hub's name, with the key that it has.
     pub(super) fn answers_for_the_hub(&mut self, travelling: &Travelling) -> Option<Reply> {
         let meddles = self.random.chance(self.faults.meddle / 4);
         let to = travelling.message.signed().filter(|_| meddles)?;
@@ -171,7 +171,7 @@ impl World {
         Some(Reply { to: None, ..Reply::new(answered, travelling) })
     }
 
-    /// What is bad news for an agent, as an answer to what is asked there.
+    /// Bad news for an agent, as an answer to this request.
     fn harm(&mut self, path: Option<&str>) -> (u16, Vec<u8>) {
         if path == Some(DESIRED_PATH) && self.random.chance(500) {
             let content = codec::encode(&DesiredAnswer::Broken).expect("it is short").1;
@@ -193,12 +193,12 @@ impl World {
         refuse(*self.random.pick(&kinds))
     }
 
-    /// How often something was changed or made up.
+    /// How often something was changed or forged.
     pub(crate) fn tricks(&self) -> u64 {
         self.proxy.tricks
     }
 
-    /// Somebody sends again what passed once, perhaps in another run of hub or agent.
+    /// A message is replayed, perhaps in another run of hub or agent.
     pub(super) fn replay_some(&mut self) {
         if !self.proxy.requests.is_empty() && self.random.chance(300) {
             let at = self.random.below(self.proxy.requests.len() as u64);
@@ -206,7 +206,7 @@ impl World {
         }
     }
 
-    /// The same of all that was kept.
+    /// All kept messages are replayed.
     pub(crate) fn replay_all(&mut self) {
         (0..self.proxy.requests.len()).for_each(|at| self.replay(at));
     }
@@ -219,14 +219,14 @@ impl World {
     }
 }
 
-/// All of a request that its answer is bound to.
+/// Everything of a request that its answer is bound to.
 fn signs(message: &Message) -> (&str, &str, &str, &str, &str, Option<(&str, &str)>) {
     let signature::Request { method, path, query, content_digest, run } = message.covered();
     let headers = message.signed().map(|Signed { signature_input, signature, .. }| (signature_input, signature));
     (method, path, query, content_digest, run, headers)
 }
 
-/// All of an answer that is to be believed.
+/// Everything of an answer that is to be believed.
 fn bytes(returned: &Returned) -> impl PartialEq + '_ {
     let Returned { status, content_type: _, retry_after: _, content_digest, run, signature_input, signature, content } =
         returned;

@@ -1,4 +1,4 @@
-//! The agent is upgraded and put back, and what must hold of what older versions are told and do.
+//! The agent is upgraded and downgraded, and what must hold of what older versions are sent and do.
 
 use tideline_agent::core::Op;
 use tideline_common::wire::v1::{Decommission, DesiredAnswer, DesiredPage, Refusal};
@@ -8,8 +8,8 @@ use tideline_hub::link::core as link;
 use super::World;
 
 impl World {
-    /// The version that starts now, perhaps another than the one before. One that is older does not read what a newer one
-    /// wrote, and begins with its identity alone.
+    /// The version that starts now, perhaps another than the one before. An older one does not read what a newer one wrote,
+    /// and begins with its identity alone.
     pub(super) fn version_starts(&mut self) -> Capabilities {
         let former = self.agent.versions.installed.clone().unwrap_or_else(Capabilities::all);
         let installed = if self.scenario.versions && self.random.chance(500) {
@@ -38,7 +38,7 @@ impl World {
         self.agent_crashes();
     }
 
-    /// Of what an agent does not understand, nothing is in what it is told.
+    /// An agent is sent nothing that it does not understand.
     pub(super) fn check_told(&self, run: u64, answer: &Result<link::Answer, Refusal>) {
         let Ok(link::Answer::Desired(answer)) = answer else { return };
         let mut known = std::iter::once(&self.agent).chain(self.other.as_deref());

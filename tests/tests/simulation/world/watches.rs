@@ -1,4 +1,4 @@
-//! What the watches of the cluster say, and when.
+//! What the watches of the cluster show, and when.
 
 use tideline_agent::core::{Event, ListFailure, ListId, Served};
 use tideline_common::{GroupKind, Reason};
@@ -42,7 +42,7 @@ impl World {
         self.agent_steps(Event::ListEnded { list: id, result: Ok(()) });
     }
 
-    /// What discovery says, and what is there if there is something.
+    /// The answer of discovery, and the list if there is something.
     pub(super) fn tell_served(&mut self, kind: &GroupKind) {
         let served = self.cluster.served(kind);
         self.tell(kind, Event::Kind { kind: kind.clone(), served });
@@ -61,7 +61,7 @@ impl World {
         }
     }
 
-    /// Puts an event into the stream of a watch.
+    /// Adds an event to the stream of a watch.
     pub(super) fn tell(&mut self, kind: &GroupKind, event: Event) {
         let delay = self.random.within(WATCH);
         let Some(stream) = self.agent.streams.get_mut(kind) else { return };
