@@ -1,8 +1,8 @@
 //! Objects with a mark that was written for another key: somebody copied them. They are counted and reported, and never
 //! touched.
 //!
-//! Watches see those that carry this target's label. One that was restored here from a backup of another cluster carries
-//! that one's, and only the patrol, which lists whatever carries the label at all, sees it.
+//! Watches see copies that carry this target's label. One that was restored here from a backup of another cluster carries that
+//! cluster's label, and only the patrol, which lists whatever has the label key, sees it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use tideline_common::{GroupKind, ObjectKey, Reason, Uid};
 
 use crate::core::interface::effect::ListId;
 
-/// Copies of either sort that are remembered, at some 300 bytes each. Beyond, one more or less tells nobody anything.
+/// Copies of either sort that are remembered, at some 300 bytes each. Beyond that, one more or less is no news.
 const COPIES_MAX: usize = 1_000;
 
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ impl Copies {
         }
     }
 
-    /// What is there is no copy.
+    /// The object is no copy.
     pub(in crate::core) fn cleared(&mut self, key: &ObjectKey) {
         self.found.remove(key);
     }
@@ -40,7 +40,7 @@ impl Copies {
         }
     }
 
-    /// Everything of a kind that is there was listed.
+    /// A kind was listed completely.
     pub(in crate::core) fn listed(&mut self, kind: &GroupKind, listed: &BTreeSet<ObjectKey>) {
         self.found.retain(|key, _| key.kind != *kind || listed.contains(key));
     }
@@ -52,12 +52,12 @@ impl Copies {
         }
     }
 
-    /// The patrol saw everything of a kind.
+    /// The patrol listed a kind completely.
     pub(in crate::core) fn list_ended(&mut self, kind: &GroupKind, list: ListId) {
         self.listed_in.retain(|key, last| key.kind != *kind || *last == list);
     }
 
-    /// Only these kinds are watched from now on: of others nothing would tell that a copy is gone.
+    /// Only these kinds are watched from now on: of others nothing would show that a copy is gone.
     pub(in crate::core) fn watched(&mut self, kinds: &BTreeMap<GroupKind, Arc<str>>) {
         self.found.retain(|key, _| kinds.contains_key(&key.kind));
         self.listed_in.retain(|key, _| kinds.contains_key(&key.kind));

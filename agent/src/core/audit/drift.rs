@@ -3,8 +3,8 @@
 //! Metadata shows that there is a change. What it is takes one read of the whole object, and no other until the metadata
 //! changes again.
 //!
-//! What is changed so stays when the object is applied for another reason: the journal knows the fields, and what was
-//! assigned to each by then. Where something else is assigned, the source was changed since, and the field follows it.
+//! Such a change stays when the object is applied for another reason: the journal knows the fields, and what was assigned to
+//! each. Where another value is assigned, the source has changed since, and the field follows it.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -61,7 +61,7 @@ impl Core {
             return self.enqueue_removals(key);
         }
         let Some(record) = &object.record else { return };
-        // Changed since it was applied, and under the policy of then: what another asks for is no change of anybody's.
+        // Compared under the policy of the last apply: what a newer policy asks for is nobody's local change.
         let policy = self.policies.get(&record.policy).cloned().unwrap_or(policy);
         let mark = Arc::new(plan::mark_of(me, entry, &policy, record.origin));
         let op = Op::Compare { entry: Arc::clone(entry), policy, mark, uid: seen.uid.clone() };
@@ -109,7 +109,7 @@ impl Core {
             return true;
         }
         if total == 0 {
-            // What others may change, or what is as it was all the same: that is how it is from now on.
+            // Nothing that was applied has changed: this state is the reference from now on.
             let owned = seen.managed == record.managed && record.change_detector == ChangeDetector::Owner;
             let former = record.clone();
             let record = AppliedRecord {
@@ -125,7 +125,7 @@ impl Core {
             if news {
                 self.set_record(key, record);
             } else {
-                // It is its mark alone, which is compared with nothing that was applied.
+                // Only its mark was changed, which is no part of what was applied.
                 let message = "its mark was changed; every field of its source is as it was applied".to_owned();
                 self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);
             }

@@ -34,7 +34,7 @@ use crate::core::{Core, Phase};
 
 /// Between the two lists: longer than a watch event or an operation takes.
 const STRIKE_AFTER: Duration = Duration::from_secs(10);
-/// Time for what was found to be mended, before the patrol ends without it.
+/// Time for corrections of the findings before the patrol ends without them.
 const MENDING_MAX: Duration = Duration::from_mins(2);
 /// Suspects kept from the first list to the second, of some 300 bytes each: 3 MiB. The others are left to the next patrol.
 const SUSPECTS_MAX: usize = 10_000;
@@ -72,17 +72,17 @@ struct Look {
 
 #[derive(Clone, Debug)]
 struct Suspicion {
-    /// As it was listed, if it was.
+    /// The version in the list, if it was listed.
     version: Option<Arc<str>>,
     /// Everything of its kind was listed before that.
     listed: bool,
 }
 
-/// What is the matter with an object.
+/// The state of an object, as the patrol judges it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Matter {
     Nothing,
-    /// Something is under way: what was seen says nothing.
+    /// Something is under way: what was seen proves nothing.
     Busy,
     Withheld,
     Failing,
@@ -141,7 +141,7 @@ impl Look {
 }
 
 impl Core {
-    /// Sees to it that a patrol is due some time, and that one ends that has nothing more to do.
+    /// Schedules the next patrol, and ends one that has nothing left to do.
     pub(in crate::core) fn patrol(&mut self, now: Monotonic, out: &mut Effects) {
         if self.phase != Phase::Running || self.sets.current().is_none() || self.me().is_none() {
             return;
@@ -149,7 +149,7 @@ impl Core {
         if matches!(&self.patrol.stage, Stage::Mending(keys) if keys.is_empty()) {
             self.patrol_ends(now, out);
         } else if matches!(self.patrol.stage, Stage::Idle) && self.patrol.at.is_none() {
-            // The first comes sooner, at any time, so that agents that were started together do not go on together.
+            // The first comes sooner, at a random time, so that agents that were started together do not patrol together.
             let wait = self.jitter.half(1, self.config.patrol, self.config.patrol);
             self.patrol_next(now + wait, out);
         }
@@ -182,7 +182,7 @@ impl Core {
         }
     }
 
-    /// The kinds of which something is to be known, and those of which something may have come back.
+    /// The kinds that are assigned, and those of which an object may have been restored.
     fn patrolled(&self) -> BTreeMap<GroupKind, Arc<str>> {
         self.restored.kinds().chain(self.kinds.needed()).collect()
     }
@@ -230,7 +230,7 @@ impl Core {
         self.patrol_next(now + wait, out);
     }
 
-    /// A page of what there is.
+    /// A page of a list.
     pub(in crate::core) fn list_page(&mut self, now: Monotonic, list: ListId, objects: &[ListedItem]) {
         let Some(me) = self.me() else { return };
         if self.patrol.look().is_none_or(|look| look.list != list) {
@@ -250,7 +250,7 @@ impl Core {
                 object.listed_in = list;
             }
             let listed = Seen::of_listed(item);
-            // From what cannot be read nothing follows.
+            // Nothing follows from an item that cannot be read.
             let matter = listed.as_ref().map_or(Matter::Busy, |seen| self.matter(me, &item.key, Some(seen)));
             self.judge(now, &item.key, listed, matter);
             self.compact_if_many();
@@ -267,7 +267,7 @@ impl Core {
         }
     }
 
-    /// Every page was seen: what was on none of them is not there.
+    /// Every page was seen: what was on none of them does not exist.
     pub(in crate::core) fn list_ended(
         &mut self,
         now: Monotonic,
@@ -360,7 +360,7 @@ impl Core {
             self.may_have_come_back(key, &listed.uid, listed.mark.as_deref(), suspicion.listed);
             self.take_listed(key, listed);
         } else {
-            // By its label at least. The creation finds out what is there, if it lost that.
+            // Missing by its label at least. The creation finds out whether it only lost that.
             if let Some(object) = self.objects.get_mut(key) {
                 object.doubt();
             }
@@ -388,7 +388,7 @@ impl Core {
         object.presence.list(seen);
     }
 
-    /// What is the matter with an object that is there so, or is not.
+    /// The state of an object that is listed like this, or is not listed.
     fn matter(&self, me: Me, key: &ObjectKey, listed: Option<&Seen>) -> Matter {
         let object = self.objects.get(key);
         match (self.desired.get(key), object.as_deref(), listed) {
@@ -407,11 +407,11 @@ impl Core {
         if entry.state != EntryState::Apply || self.kinds.view(&entry.key) == View::NamespaceExcluded {
             return Matter::Withheld;
         }
-        // It waits for what stands there to be gone, and the watch may have missed just that.
+        // It waits for another object to be gone, and the watch may have missed just that.
         let in_the_way = |reason| matches!(reason, Reason::Conflict | Reason::Copy | Reason::Unmanaged);
         let awaited = object.seen().filter(|seen| match object.outcome.reason {
             Some(Reason::Finalizing) => true,
-            // Only of what carries our label a list tells that it is gone.
+            // A list shows only of objects with our label that they are gone.
             Some(reason) => in_the_way(reason) && seen.labelled,
             None => false,
         });
@@ -434,7 +434,7 @@ impl Core {
         }
         let labelled = object.seen().is_some_and(|seen| seen.labelled);
         if listed.is_none() && entry.implied && !labelled {
-            // It is not ours, so that no list of ours tells whether it is there.
+            // It is not ours, so that no list of ours shows whether it exists.
             return Matter::Nothing;
         }
         let overtaken = |listed: &Seen| object.seen().is_some_and(|seen| listed.is_older_than(seen));
@@ -508,7 +508,7 @@ impl Core {
     }
 }
 
-/// Whether something is under way, or will be, that the patrol must not interfere with.
+/// Whether something is under way, or planned, that the patrol must not interfere with.
 fn is_busy(object: &Object) -> bool {
     object.work.is_busy() || object.unrecorded > 0
 }

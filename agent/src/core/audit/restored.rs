@@ -19,7 +19,7 @@ use crate::core::model::removal::{Cause, JournalAge};
 #[derive(Debug, Default)]
 pub(in crate::core) struct Restored {
     objects: BTreeMap<ObjectKey, Uid>,
-    /// Kinds of which there was anything, in this run or an earlier one, and the version each was spoken of in.
+    /// Kinds that ever had an object, in this run or an earlier one, each with the version last named.
     kinds: BTreeMap<GroupKind, Arc<str>>,
     /// Kinds that were listed completely in this run.
     listed: BTreeSet<GroupKind>,
@@ -47,14 +47,14 @@ impl Restored {
         self.objects.get(key) == Some(uid)
     }
 
-    /// Every kind of which there was anything.
+    /// Every kind that ever had an object.
     pub(in crate::core) fn kinds(&self) -> impl Iterator<Item = (GroupKind, Arc<str>)> {
         self.kinds.iter().map(|(kind, version)| (kind.clone(), Arc::clone(version)))
     }
 }
 
 impl Core {
-    /// At the start: what the journal has of it.
+    /// At the start: what the journal knows.
     pub(in crate::core) fn resume_restored(
         &mut self,
         kinds: Vec<(GroupKind, Arc<str>)>,
@@ -69,7 +69,7 @@ impl Core {
         }
     }
 
-    /// There is something of this kind.
+    /// There is an object of this kind.
     pub(in crate::core) fn there_was(&mut self, kind: &GroupKind, version: &Arc<str>) {
         let known = self.restored.kinds.get(kind);
         if known.is_none_or(|known| known != version && !version.is_empty()) {
@@ -90,28 +90,28 @@ impl Core {
         let Some((me, mark)) = self.me().zip(mark).filter(|_| listed && whole) else { return };
         if mark.ownership(me, key) != Ownership::Ours
             || self.desired.get(key).is_some()
-            // One that was approved was approved of what stood there before.
+            // An approval was for the object that was there before.
             || self.open_removals_of(key).any(|(_, removal)| removal.cause != Cause::Approved)
             || self.objects.get(key).is_some_and(|object| object.is_known_as(uid))
         {
             return;
         }
         if self.restored.objects.insert(key.clone(), uid.clone()).as_ref() != Some(uid) {
-            // Whoever approved something there has not seen this one.
+            // An approval given before is not for this object.
             self.approvals.strike_at(key);
             let source = mark.source.uid.clone();
             self.disk.write(Write::RestoredObject(RestoredObject { key: key.clone(), uid: uid.clone(), source }));
         }
     }
 
-    /// It is gone, or stands as something says.
+    /// It is gone, or explained by now.
     pub(in crate::core) fn came_back_no_more(&mut self, key: &ObjectKey) {
         if self.restored.objects.remove(key).is_some() {
             self.disk.write(Write::RestoredGone { key: key.clone() });
         }
     }
 
-    /// Why an object of ours that nothing assigns is there.
+    /// Why an object of ours exists that nothing assigns.
     pub(in crate::core) fn ground_of_left_over(&self, key: &ObjectKey) -> Ground<'static> {
         let object = self.objects.get(key);
         let stands = object.as_ref().and_then(|object| object.seen()).map(|seen| &seen.uid);

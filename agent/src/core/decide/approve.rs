@@ -1,8 +1,8 @@
-//! Removals that a person approved. The hub says which, for how long, and that they are approved no more; the agent
-//! makes use of it while it is told so, and forgets it when it ends.
+//! Removals that a person approved. The hub says which, for how long, and when an approval is withdrawn; the agent uses one
+//! while the hub upholds it, and forgets it when it ends.
 //!
-//! An approval permits a deletion and does not trigger one: what is removed must be authorised by [`may_delete`] all the same.
-//! Only where nothing says that an object was taken out, because the hub lost that history or the object came back, the
+//! An approval permits a deletion and does not trigger one: every removal must be authorised by [`may_delete`] as well. Only
+//! where nothing says that an object was unassigned, because the hub lost that history or the object was restored, the
 //! approval says so. There a person may also release it: it stays, without the mark.
 //!
 //! [`may_delete`]: super::remove::may_delete
@@ -19,18 +19,18 @@ use crate::core::Core;
 use crate::core::interface::write::{RemovalPolicy, Write};
 use crate::core::model::removal::{Cause, LET_GO, before_all_of};
 
-/// The list in force, as far as it came. At most [`DESIRED_OBJECTS_MAX`] removals are taken from it: more than that a
-/// target cannot hold.
+/// The list in force, as far as it has arrived. At most [`DESIRED_OBJECTS_MAX`] removals are taken from it: a target cannot
+/// hold more.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Approvals {
     held: ApprovedHeld,
-    /// What was not made use of yet.
+    /// Approvals that are not used yet.
     open: BTreeMap<Tombstone, Approval>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Approval {
-    /// Until when it may be made use of.
+    /// Until when it may be used.
     until: Monotonic,
     /// The object is orphaned, not deleted.
     releases: bool,
@@ -43,7 +43,7 @@ impl Approval {
 }
 
 impl Approvals {
-    /// What the hub is to know, so that it sends the rest.
+    /// The part of the list that is here, so that the hub sends the rest.
     pub(in crate::core) fn held(&self) -> ApprovedHeld {
         self.held
     }
@@ -63,7 +63,7 @@ impl Approvals {
         let until = now + Duration::from_secs(expires_seconds);
         let pages = [(&removals, false), (&releases, true)];
         for (removal, releases) in pages.into_iter().flat_map(|(part, how)| part.iter().map(move |it| (it, how))) {
-            // What is on both counts as released: that loses nothing.
+            // A removal on both lists counts as released: that loses nothing.
             let known = self.open.get(removal).is_some_and(|known| known.releases);
             if self.open.len() < DESIRED_OBJECTS_MAX || self.open.contains_key(removal) {
                 self.open.insert(removal.clone(), Approval { until, releases: releases || known });
@@ -82,7 +82,7 @@ impl Approvals {
         self.open.get(removal).is_some_and(|approval| now < approval.until)
     }
 
-    /// It was made use of, ended, or is void: what is assigned again was not approved to be removed again.
+    /// It was used, ended, or is void: an object that is assigned again was not approved to be removed again.
     pub(in crate::core) fn strike(&mut self, removal: &Tombstone) {
         self.open.remove(removal);
     }
@@ -98,7 +98,7 @@ impl Approvals {
         }
     }
 
-    /// All that was approved is void, and whatever is approved now has to be told anew.
+    /// All approvals are void, and any must be sent anew from now on.
     pub(in crate::core) fn void(&mut self) {
         *self = Self::default();
     }
@@ -118,14 +118,15 @@ impl Core {
             {
                 state.policy = approval.policy();
             }
-            // Whatever waits there need not wait for its retry.
+            // Removals of the key need not wait for their retry.
             self.enqueue(&removal.key);
             self.dirty(&removal.key, now);
         }
         true
     }
 
-    /// Begins the removal of what nothing says was unassigned, if it was approved, or if nothing is to be left.
+    /// Begins the removal of an object that nothing says was unassigned, if it was approved, or if the cluster is to be
+    /// emptied.
     pub(in crate::core) fn take_up(&mut self, key: &ObjectKey) {
         let retired = self.decommission != Decommission::No;
         let asked = retired || !self.approvals.open.is_empty();
@@ -141,7 +142,7 @@ impl Core {
         }
     }
 
-    /// The source of an object of ours that is in no set, as journal or mark have it.
+    /// The source of an object of ours that is in no set, from journal or mark.
     pub(in crate::core) fn left_over(&self, key: &ObjectKey) -> Option<Uid> {
         let (object, me) = (self.objects.get(key)?, self.me()?);
         let mark = object.seen().filter(|seen| !seen.deleting).and_then(|seen| seen.mark.as_ref());
@@ -150,7 +151,7 @@ impl Core {
         recorded.or_else(|| ours.map(|mark| mark.source.uid.clone()))
     }
 
-    /// Whether a removal that stands on its approval alone, or on the decommission, may not go on, because that has ended.
+    /// Whether a removal that rests on its approval alone, or on the decommission, may not go on, because that has ended.
     pub(in crate::core) fn lapses(&mut self, now: Monotonic, removal: &Tombstone) -> bool {
         match self.removals.get(removal).map(|state| state.cause) {
             Some(Cause::Approved) if !self.approvals.speaks_of(now, removal) => {
@@ -167,14 +168,14 @@ impl Core {
         }
     }
 
-    /// A removal that was approved begins. Once it has, it is seen through like any other, whenever its approval ends.
+    /// A removal that was approved begins. Once it has, it is carried out like any other, whenever its approval ends.
     pub(in crate::core) fn begun(&mut self, removal: &Tombstone) {
         if self.removals.get(removal).is_some_and(|state| state.cause == Cause::Approved) {
             self.see_through(removal);
         }
     }
 
-    /// From now on this removal stands for itself, in the journal too.
+    /// From now on this removal needs no approval, in the journal too.
     pub(in crate::core) fn see_through(&mut self, removal: &Tombstone) {
         if let Some(state) = self.removals.get_mut(removal)
             && state.cause != Cause::Unassigned
@@ -187,7 +188,7 @@ impl Core {
         }
     }
 
-    /// Who has said that this may be deleted, however many go with it.
+    /// Who has approved this deletion, however many there are.
     pub(in crate::core) fn leave(&self, now: Monotonic, removal: &Tombstone) -> Permission {
         if self.decommission == Decommission::Remove || self.is_approved_in_advance(removal) {
             Permission::InAdvance

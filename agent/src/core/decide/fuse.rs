@@ -23,18 +23,18 @@ impl Default for FuseLimits {
     }
 }
 
-/// Who has said that an object may be deleted, however many go with it.
+/// Who has approved that an object is deleted, however many there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Permission {
     /// Nobody.
     None,
-    /// A person, who was shown this removal. It counts as every other, so that what was not shown passes no sooner.
+    /// A person, who was shown this removal. It counts like every other, so that those that were not shown pass no sooner.
     Approved,
-    /// Whoever placed it. What goes by the way is no sign of a mistake, and does not count.
+    /// Whoever placed it. A deletion that was foreseen is no sign of a mistake, and does not count.
     InAdvance,
 }
 
-/// What the fuse says.
+/// The fuse's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Passage {
     Free,
@@ -50,18 +50,18 @@ pub(in crate::core) struct Fuse {
     limits: FuseLimits,
     /// Deletions let through, oldest first; none older than the window. Never more than were managed.
     passed: VecDeque<Passed>,
-    /// Those of them that are not done: a deletion that is tried again passes again.
+    /// Those that are not done: a deletion that is tried again passes again.
     known: BTreeSet<Tombstone>,
-    /// Those of them that are not on disk yet.
+    /// Those that are not on disk yet.
     unsaved: BTreeSet<Tombstone>,
     /// Removals requested and not yet judged. All of them count, so that a large removal is held before its first deletion.
     /// Removals that are held for another reason are not included.
     waiting: BTreeSet<Tombstone>,
-    /// What waits for a history to be whole again: all of it is judged together when the first of it goes on.
+    /// Removals that wait for history to be whole again: all are judged together when the first of them goes on.
     paused: BTreeSet<Tombstone>,
-    /// What was too much: it goes when a person approves it, and counts no more until then.
+    /// Removals that were too many: each goes when a person approves it, and does not count until then.
     held: BTreeSet<Tombstone>,
-    /// What the journal does not know of that yet: whether each is held.
+    /// Changes of that set which the journal does not have yet: whether each is held.
     unkept: BTreeMap<Tombstone, bool>,
     last: u64,
     /// Numbers whose hour is over, and which the journal still has.
@@ -91,7 +91,7 @@ impl Fuse {
         }
     }
 
-    /// Takes up what an earlier run let through and held. `open` are those that are not done.
+    /// Restores what an earlier run let through and held. `open` are those that are not done.
     pub(in crate::core) fn resume(
         &mut self,
         passed: Vec<(u64, Tombstone)>,
@@ -116,8 +116,8 @@ impl Fuse {
         }
     }
 
-    /// The run begins. How long it was away nobody knows: a clock that can be set is no witness. So whatever passed before
-    /// counts as if it had just been.
+    /// The run begins. Nobody knows how long the agent was down: a clock that can be set is no witness. So whatever passed
+    /// before counts as if it had just passed.
     pub(in crate::core) fn started(&mut self, now: Monotonic) {
         for passed in &mut self.passed {
             passed.at = now;
@@ -125,7 +125,7 @@ impl Fuse {
     }
 
     pub(in crate::core) fn ask(&mut self, tombstone: Tombstone) {
-        // What was let through counts as that, and what is held counts no more.
+        // Removals that were let through count as such, and held ones count no more.
         if !self.known.contains(&tombstone) && !self.held.contains(&tombstone) {
             self.waiting.insert(tombstone);
         }
@@ -148,8 +148,7 @@ impl Fuse {
         if judged || self.passes(asked, managed) { Vec::new() } else { self.waiting.iter().cloned().collect() }
     }
 
-    /// It turned out that nothing is to be deleted, or it is done: should the same be asked again, that is another
-    /// deletion.
+    /// Nothing is to be deleted after all, or it is done: if the same is asked for again, that is another deletion.
     pub(in crate::core) fn withdraw(&mut self, tombstone: &Tombstone) {
         self.waiting.remove(tombstone);
         self.paused.remove(tombstone);
@@ -160,7 +159,7 @@ impl Fuse {
         }
     }
 
-    /// Takes what the journal is to know of what is held: what is to be told in one, and what is held no more.
+    /// Takes the changes for the journal: the removals that are newly held, and those that are no longer.
     pub(in crate::core) fn take_unkept(&mut self) -> (Vec<Tombstone>, Vec<Tombstone>) {
         let (held, unheld): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.unkept).into_iter().partition(|(_, held)| *held);
@@ -177,7 +176,7 @@ impl Fuse {
         self.unsaved.remove(tombstone);
     }
 
-    /// Lets a deletion through, or not. `managed` are the objects that stand, those about to go included.
+    /// Lets a deletion through, or not. `managed` counts the existing objects, those about to be deleted included.
     pub(in crate::core) fn pass(
         &mut self,
         now: Monotonic,
@@ -194,7 +193,7 @@ impl Fuse {
                 self.withdraw(tombstone);
                 return Passage::Free;
             }
-            // Nothing else is judged by that, and what was held with it stays.
+            // This decides about no other removal, and those held with it stay held.
             Permission::Approved => self.withdraw(tombstone),
             Permission::None if self.is_too_much(tombstone, managed) => return Passage::Held,
             Permission::None => {}
@@ -207,14 +206,15 @@ impl Fuse {
         Passage::Once(self.last)
     }
 
-    /// Whether so many more may go. Of those that were let through and are done, none stands any more, and did.
+    /// Whether so many more may be deleted. Objects whose deletion is done do not exist any more, and count as they did
+    /// before.
     fn passes(&self, asked: usize, managed: usize) -> bool {
         let gone = self.passed.len().saturating_sub(self.known.len());
         let share = (managed + gone) * self.limits.percent / 100;
         self.passed.len() + asked <= self.limits.always.max(share)
     }
 
-    /// Whether it is held: with all that waits for the same, if that is more than passes.
+    /// Whether it is held: with all that wait for the same, if that is more than passes.
     fn is_too_much(&mut self, tombstone: &Tombstone, managed: usize) -> bool {
         if !self.held.contains(tombstone) {
             if self.paused.contains(tombstone) {
@@ -235,7 +235,7 @@ impl Fuse {
         self.held.append(&mut self.waiting);
     }
 
-    /// Takes the numbers that the journal need not have any more.
+    /// Takes the numbers that the journal need not keep any more.
     pub(in crate::core) fn take_lapsed(&mut self, now: Monotonic) -> Vec<u64> {
         self.lapse(now);
         std::mem::take(&mut self.lapsed)

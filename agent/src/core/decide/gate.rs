@@ -24,11 +24,11 @@ use crate::core::model::removal::RemovalState;
 #[derive(Debug, Default)]
 pub(in crate::core) struct Gates {
     groups: BTreeMap<String, Group>,
-    /// Placements of which something that waits may go.
+    /// Placements with waiting objects that may go.
     changed: BTreeSet<String>,
     /// Removals that waited and may go.
     freed: BTreeSet<Tombstone>,
-    /// Nothing begins for now, and so nothing has its time.
+    /// Nothing begins for now, so no deadline runs.
     paused: bool,
 }
 
@@ -40,7 +40,7 @@ struct Group {
     held: BTreeSet<(i32, ObjectKey)>,
     /// Since when something is held, and nothing that was held has gone.
     stuck_since: Option<Monotonic>,
-    /// Removals of what was its own, which wait until nothing is held.
+    /// Removals of its former objects, which wait until nothing is held.
     removals: BTreeSet<Tombstone>,
 }
 
@@ -50,7 +50,7 @@ struct Wave {
     unready: BTreeSet<ObjectKey>,
     /// Since when something waits for it.
     since: Option<Monotonic>,
-    /// It had its time.
+    /// Its deadline is over.
     given_up: bool,
 }
 
@@ -73,8 +73,8 @@ impl Gates {
         self.groups.values().any(|group| !group.held.is_empty())
     }
 
-    /// An entry is in the set, and not ready. A wave that was given up is waited for again; what waits already waits no
-    /// longer for it than it would have.
+    /// An entry is in the set, and not ready. A wave that was given up is waited for again; objects that wait already wait no
+    /// longer for it than they would have.
     fn join(&mut self, gates: &[Gate], wave: i32, key: &ObjectKey) {
         for Gate { placement, deadline_seconds } in gates {
             let group = self.groups.entry(placement.clone()).or_default();
@@ -136,7 +136,7 @@ impl Gates {
         barrier
     }
 
-    /// Whether a removal of what was one of these Placements' waits, and for what: what replaces it may be among what is held. It
+    /// Whether a removal from one of these Placements waits, and for what: its replacement may be among the held objects. It
     /// does until [`Gates::take_freed`] names it.
     fn hold_removal(&mut self, gates: &[Gate], tombstone: &Tombstone) -> Option<String> {
         for Gate { placement, .. } in gates {
@@ -159,7 +159,7 @@ impl Gates {
         self.paused = true;
     }
 
-    /// What was waited for while nothing could begin has its time from now on.
+    /// Waves that were waited for while nothing could begin get their full time from now on.
     pub(in crate::core) fn resume(&mut self, now: Monotonic) {
         if std::mem::take(&mut self.paused) {
             for group in self.groups.values_mut() {
@@ -169,11 +169,11 @@ impl Gates {
         }
     }
 
-    /// Gives up on waves that had their time.
+    /// Gives up on waves whose deadline is over.
     pub(in crate::core) fn due(&mut self, now: Monotonic) {
         for (placement, group) in &mut self.groups {
             if group.held.is_empty() {
-                // What waited has left.
+                // The objects that waited have left.
                 group.stuck_since = None;
                 group.waves.values_mut().for_each(|wave| wave.since = None);
                 continue;
@@ -182,7 +182,7 @@ impl Gates {
             let first_held = group.held.first().map_or(i32::MAX, |(wave, _)| *wave);
             for (number, wave) in &mut group.waves {
                 let had_time = wave.since.is_some_and(|since| since + deadline <= now);
-                // Those that wait themselves have had none.
+                // Waves that wait themselves have had no time.
                 if had_time || (all_had_time && *number < first_held && wave.blocks()) {
                     wave.since = None;
                     wave.given_up = true;
@@ -215,7 +215,7 @@ impl Gates {
                 group.stuck_since = (!group.held.is_empty()).then_some(now);
             }
             if group.held.is_empty() {
-                // What left it may be another of the same object, which waits on.
+                // The entry that left may have been another for the same object, which goes on waiting.
                 self.freed.append(&mut group.removals);
             } else if let Some((_, wave)) = &mut blocking {
                 wave.since.get_or_insert(now);
@@ -224,7 +224,7 @@ impl Gates {
         released
     }
 
-    /// Waves that were not waited for any longer, with one of the objects that are not ready.
+    /// Waves that were given up, with one of the objects that are not ready.
     fn given_up(&self) -> impl Iterator<Item = (&str, &Group, i32, &Wave)> {
         self.groups.iter().flat_map(|(placement, group)| {
             let given_up = group.waves.iter().filter(|(_, wave)| wave.given_up);
@@ -243,7 +243,7 @@ impl Group {
 
     /// By when each wave in turn has had its time, whatever joined meanwhile: nothing waits longer than that.
     fn stuck_until(&self) -> Option<Monotonic> {
-        // One that has just lost its last member may get it back in the same change, and is kept until then.
+        // A wave that has just lost its last member may get it back in the same change, and is kept until then.
         let waves = self.waves.values().filter(|wave| wave.members > 0).count();
         let waves = u32::try_from(waves).unwrap_or(u32::MAX);
         Some(self.stuck_since? + self.deadline.saturating_mul(waves.max(1)))
@@ -276,13 +276,13 @@ impl Core {
         }
         let (Some(entry), Some(object)) = (self.desired.get(key), self.objects.get(key)) else { return };
         let Some(policy) = self.policies.get(&entry.policy).filter(|policy| !policy.gates.is_empty()) else { return };
-        // What is made once was perhaps taken out meanwhile, and is then made anew.
+        // A create-only object may have been unassigned meanwhile, and is then created anew.
         let again = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
         let judged = self.removals.get(&again).is_none_or(|removal| removal.state == RemovalState::Done);
         self.gates.tell(&policy.gates, entry.wave, key, judged && is_ready(entry, policy, &object));
     }
 
-    /// Whether what is to be written anew waits for an earlier wave; if so, that is said.
+    /// Whether a write waits for an earlier wave; if so, that is reported.
     pub(in crate::core) fn waits_for_its_wave(&mut self, now: Monotonic, entry: &Entry) -> bool {
         let Some(policy) = self.policies.get(&entry.policy).filter(|policy| !policy.gates.is_empty()) else {
             return false;
@@ -295,9 +295,9 @@ impl Core {
         true
     }
 
-    /// Whether a removal waits for a wave of a Placement that had what is to go, and for which.
+    /// Whether a removal waits for a wave of a Placement that had the object, and for which.
     pub(in crate::core) fn holds_removal(&mut self, tombstone: &Tombstone) -> Option<String> {
-        // What is assigned again is not removed: that is to be known before it is made anew.
+        // An object that is assigned again is not removed: that must be known before it is created anew.
         if self.gates.is_empty() || self.is_assigned_again(tombstone) {
             return None;
         }
@@ -317,7 +317,7 @@ impl Core {
         why.to_owned()
     }
 
-    /// Placements of which something waits for a wave, and those whose waves went though an earlier one was not ready.
+    /// Placements in which something waits for a wave, and those whose waves went on though an earlier one was not ready.
     pub(in crate::core) fn gate_conditions(&self) -> impl Iterator<Item = TargetCondition> {
         let waiting = self.gates.groups.iter().filter(|(_, group)| !group.held.is_empty());
         let waiting = waiting.filter_map(|(placement, group)| {
@@ -341,7 +341,7 @@ impl Core {
     }
 }
 
-/// Whether an entry was carried out and its object does well. What is assigned and not to be applied holds nobody up.
+/// Whether an entry was carried out and its object is healthy. An entry that is not to be applied delays nobody.
 fn is_ready(entry: &Entry, policy: &ApplyPolicy, object: &Object) -> bool {
     match entry.state {
         EntryState::Hold(_) | EntryState::Withheld(_) => return true,
@@ -359,7 +359,7 @@ fn is_ready(entry: &Entry, policy: &ApplyPolicy, object: &Object) -> bool {
         (Some(_), _) => current && (object.live.health == Health::Ready || !is_ready_by_itself(&entry.key.kind)),
         // Done once, and gone by now: a Job that was cleaned up.
         (None, Some(Terminal::Finished | Terminal::CreatedOnce)) => true,
-        // Whether it ended nobody has seen.
+        // Nobody has seen whether it ended.
         (None, Some(Terminal::Started)) => policy.mode == ApplyMode::CreateOnly,
         (None, Some(Terminal::MayHaveRun | Terminal::Released | Terminal::Unknown) | None) => false,
     }

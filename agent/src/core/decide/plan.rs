@@ -52,7 +52,7 @@ pub(in crate::core) enum Marks {
     /// The journal was lost: where a mark says just what is desired, the object is compared before anything is applied to it,
     /// so that nothing is applied twice. See `rebuild`.
     Believed,
-    /// The journal is whole: it misses at most a write that was under way, which is done again.
+    /// The journal is whole: it misses at most a write that was under way, which is repeated.
     Checked,
 }
 
@@ -62,7 +62,7 @@ pub(in crate::core) enum Decision {
     Nothing(NoAction),
     /// The object stays unchanged; its record takes the new policy or account, which governs its later removal.
     UpdateRecord,
-    /// What is there is ours and right; only the journal does not know.
+    /// The object is ours and right; only the journal does not know.
     Record {
         uid: Uid,
         origin: Origin,
@@ -80,12 +80,12 @@ pub(in crate::core) enum Decision {
         takeover: ApplyTakeover,
         origin: Origin,
     },
-    /// What is there is left as it is, and is this source's from now on: its mark is to say so.
+    /// The object is left as it is, and is this source's from now on: its mark is to say so.
     TransferOwnership {
         uid: Uid,
         origin: Origin,
     },
-    /// Something has to happen first that the agent will be told of.
+    /// Something must happen first, and an event will show that.
     Wait(Reason),
     /// Assigned, but not to be applied.
     Withhold(Reason),
@@ -106,7 +106,7 @@ pub(in crate::core) enum NoAction {
 
 /// The mark that a local object of this entry must carry.
 pub(in crate::core) fn mark_of(me: Me, entry: &Entry, policy: &ApplyPolicy, origin: Origin) -> Mark {
-    // What is told of it is no part of what is written: to ask for more or less of that writes nothing anew.
+    // The report policy is no part of what is written: a change of it writes nothing anew.
     mark_naming(policy.written_digest(), me, entry, policy, origin)
 }
 
@@ -139,7 +139,7 @@ pub(in crate::core) fn plan(situation: Situation<'_>) -> Decision {
         View::Missing => {
             return Decision::Fail(Reason::KindMissing, format!("this cluster does not serve {}", entry.key.kind));
         }
-        // A namespace that is kept is there, or what is in it says that it is not.
+        // A namespace that is kept exists, or the objects in it report that it does not.
         View::NamespaceExcluded if entry.implied => return Decision::Nothing(NoAction::Unchanged),
         View::NamespaceExcluded => return Decision::Withhold(Reason::OtherNamespace),
         View::Current | View::Lost => {}
@@ -155,7 +155,7 @@ pub(in crate::core) fn plan(situation: Situation<'_>) -> Decision {
             (Some(Terminal::CreatedOnce | Terminal::Started), _) if stays_gone(situation, policy) => {
                 Decision::Nothing(NoAction::Terminal)
             }
-            // What was written may stand there, though nothing shows it.
+            // The object may exist though nothing shows it.
             (Some(Terminal::Started), None) if view == View::Current || situation.record.is_none() => {
                 Decision::Withhold(Reason::Vanished)
             }
@@ -182,9 +182,9 @@ fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
         (Some(record), _) if stays_gone(situation, policy) && record.source == entry.source.uid => {
             Decision::Nothing(NoAction::Terminal)
         }
-        // Whether it may be taken over is to be seen first.
+        // Whether it may be taken over must be seen first.
         (Some(_), View::Lost) if situation.found == Found::LetGo => Decision::Create,
-        // While the view is not current nothing follows from not seeing it; it is written to where it was.
+        // While the view is not current, nothing follows from not seeing it; the known object is written to.
         (Some(record), View::Lost) if is_left_alone(entry, policy) => {
             if is_known(situation, record) {
                 Decision::Nothing(NoAction::Unchanged)
@@ -204,7 +204,7 @@ fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
     }
 }
 
-/// The Pod template that a Job had which is gone, if it may run again with another one.
+/// The Pod template of a Job that is gone, if the Job may run again with another one.
 fn template_that_ran(situation: Situation<'_>, policy: &ApplyPolicy) -> Option<Digest> {
     let Situation { entry, record, view, .. } = situation;
     let changed = record.filter(|record| record.source == entry.source.uid && record.input != entry.input)?;
@@ -212,7 +212,7 @@ fn template_that_ran(situation: Situation<'_>, policy: &ApplyPolicy) -> Option<D
     changed.template.filter(|_| runs_anew && view == View::Current)
 }
 
-/// Whether it is not made again when it is gone. An implied namespace is: without it nothing in it could be.
+/// Whether it is not recreated when it is gone. An implied namespace is: nothing could be in it otherwise.
 pub(in crate::core) fn is_made_once(entry: &Entry, policy: &ApplyPolicy) -> bool {
     policy.mode == ApplyMode::CreateOnly && !entry.implied
 }
@@ -230,7 +230,7 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
     let record = record.filter(|record| record.uid == seen.uid && !let_go(record));
     let ownership = seen.mark.as_ref().map(|mark| mark.ownership(me, &entry.key));
     match (ownership, record) {
-        // It is there, whoever's it is, and that is all that is asked for.
+        // It exists, whoever's it is, and that is all that is asked for.
         (Some(Ownership::Foreign | Ownership::Copy) | None, None) if entry.implied => {
             return Decision::Nothing(NoAction::Unchanged);
         }
@@ -244,7 +244,7 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
                  tideline.dev/agent and annotation tideline.dev/source",
             );
         }
-        // What is made once would be taken for made, and is about to go.
+        // A create-only object that is about to be deleted would count as created.
         (None, None) if !seen.deleting => return adopt(entry, policy, seen),
         (Some(Ownership::Copy | Ownership::Ours) | None, _) => {}
     }
@@ -288,8 +288,8 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
     let Situation { me, entry, .. } = situation;
     if is_left_alone(entry, policy) {
         let known = is_known(situation, record);
-        // Whoever handed it over may not have written its mark: an older build did not. That of a namespace which is only
-        // implied may be nobody's to write: nothing waits for it.
+        // A handover may not have written its mark: an older build did not. The mark of an implied namespace may be nobody's
+        // to write: nothing waits for it.
         let another = marked_source(me, entry, seen).is_some_and(|source| *source != entry.source.uid);
         return if !known || (!entry.implied && (another || is_formers(me, seen))) {
             take_up(situation, seen, origin_of(situation, record))
@@ -299,8 +299,8 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
             Decision::UpdateRecord
         };
     }
-    // A change of a field of ours by anybody else takes the field out of our entry. A change of anything else is none of ours:
-    // an autoscaler's, or a status that is written as a part of the object.
+    // A change of a field of ours by anybody else takes the field out of our entry. Other changes do not matter: an
+    // autoscaler's, or a status that is written as a part of the object.
     let touched = seen.managed != record.managed
         || match record.change_detector {
             ChangeDetector::Owner => false,
@@ -308,7 +308,7 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
             ChangeDetector::Version => seen.resource_version != record.resource_version,
         };
     if !is_as_recorded(entry, record) || origin_of(situation, record) != record.origin {
-        // Which fields are to be left as they are has to be known before others are written.
+        // Which fields are to be left as they are must be known before others are written.
         let unknown = touched && record.drifted.is_none() && policy.drift == DriftPolicy::Report;
         let look = unknown && record.input == entry.input && record.source == entry.source.uid && !record.letting_go;
         return if look { Decision::Nothing(NoAction::Drifted) } else { apply_onto(situation, record) };
@@ -323,7 +323,7 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
         (false, _) if released => apply_onto(situation, record),
         (false, _) if !is_same_account(entry, record) => Decision::UpdateRecord,
         (false, _) => Decision::Nothing(NoAction::Unchanged),
-        // What was changed locally is known by now, and stays.
+        // The local change is known by now, and stays.
         (true, DriftPolicy::Report) if is_formers(me, seen) && (!touched || record.drifted.is_some()) => {
             apply_onto(situation, record)
         }
@@ -338,12 +338,12 @@ fn is_right(mark: &Mark, me: Me, entry: &Entry, policy: &ApplyPolicy, origin: Or
     *mark == mark_naming(entry.policy, me, entry, policy, origin) || *mark == mark_of(me, entry, policy, origin)
 }
 
-/// Whether what is there stays as it is, whatever its source says.
+/// Whether the object stays as it is, whatever its source says.
 pub(in crate::core) fn is_left_alone(entry: &Entry, policy: &ApplyPolicy) -> bool {
     policy.mode == ApplyMode::CreateOnly || entry.implied
 }
 
-/// Whether the journal knows what is left alone as this source's.
+/// Whether the journal knows an object that is never applied as this source's.
 fn is_known(situation: Situation<'_>, record: &AppliedRecord) -> bool {
     let entry = situation.entry;
     record.source == entry.source.uid
@@ -351,19 +351,19 @@ fn is_known(situation: Situation<'_>, record: &AppliedRecord) -> bool {
         && record.origin == origin_of(situation, record)
 }
 
-/// Whether its mark names a target that this agent was before: it is to name the present one.
+/// Whether its mark names a former target of this agent: it is to name the present one.
 fn is_formers(me: Me, seen: &Seen) -> bool {
     seen.mark.as_ref().is_some_and(|mark| mark.hub == me.hub && me.formers.contains(mark.target))
 }
 
-/// Whose it is by its own mark, if that is ours and belongs there.
+/// Its source by its own mark, if that is ours and names this object.
 fn marked_source<'a>(me: Me, entry: &Entry, seen: &'a Seen) -> Option<&'a Uid> {
     let mark = seen.mark.as_ref()?;
     (mark.ownership(me, &entry.key) == Ownership::Ours).then_some(&mark.source.uid)
 }
 
-/// What is left alone is this source's from now on. Nothing else would ever write the mark by which it is known when it is
-/// to go, or when the journal is lost.
+/// An object that is never applied is this source's from now on. Nothing else would ever write the mark by which it is known
+/// when it is to be removed, or when the journal is lost.
 fn take_up(situation: Situation<'_>, seen: &Seen, origin: Origin) -> Decision {
     let Situation { me, entry, .. } = situation;
     let uid = seen.uid.clone();
@@ -375,7 +375,7 @@ fn take_up(situation: Situation<'_>, seen: &Seen, origin: Origin) -> Decision {
     }
 }
 
-/// An object without a mark is there that the journal does not know.
+/// An object exists without a mark that the journal does not know.
 fn adopt(entry: &Entry, policy: &ApplyPolicy, seen: &Seen) -> Decision {
     let (uid, origin) = (seen.uid.clone(), Origin::Adopted);
     let adopted = if is_left_alone(entry, policy) {
@@ -386,7 +386,7 @@ fn adopt(entry: &Entry, policy: &ApplyPolicy, seen: &Seen) -> Decision {
     refuses(entry, policy, seen).map_or(adopted, |why| Decision::Skip(Reason::Unmanaged, why))
 }
 
-/// Why something that is not ours may not be adopted, if so.
+/// Why a foreign object may not be adopted, if so.
 pub(in crate::core) fn refuses(entry: &Entry, policy: &ApplyPolicy, seen: &Seen) -> Option<&'static str> {
     match policy.takeover {
         _ if entry.implied => None,
@@ -408,7 +408,7 @@ fn apply_onto(situation: Situation<'_>, record: &AppliedRecord) -> Decision {
     Decision::Apply { uid: record.uid.clone(), takeover, origin: origin_of(situation, record) }
 }
 
-/// What an apply leaves as somebody made it, where such changes are only reported.
+/// The local changes that an apply leaves, where such changes are only reported.
 pub(in crate::core) fn left_alone(policy: &ApplyPolicy, record: Option<&AppliedRecord>) -> Arc<[LocalField]> {
     match (policy.drift, record) {
         (DriftPolicy::Report, Some(record)) => Arc::clone(&record.local),
@@ -421,7 +421,7 @@ fn is_same_account(entry: &Entry, record: &AppliedRecord) -> bool {
     record.impersonate == entry.impersonate
 }
 
-/// Whether what was applied last is what the entry says. Of what was only implied nothing was applied, whatever stood there.
+/// Whether the last apply was of this entry. To an object that was only implied nothing was applied.
 pub(in crate::core) fn is_as_recorded(entry: &Entry, record: &AppliedRecord) -> bool {
     (entry.implied || !record.implied)
         && record.input == entry.input
@@ -441,7 +441,7 @@ pub(in crate::core) fn is_written_alike(
     record.policy != entry.policy && former.written_digest() == policy.written_digest()
 }
 
-/// What the journal shall know after a write, or of what was found to be right.
+/// The record for the journal after a write, or of an object that was found to be right.
 pub(in crate::core) fn record_of(entry: &Entry, seen: &Seen, origin: Origin, posted: bool) -> AppliedRecord {
     AppliedRecord {
         uid: seen.uid.clone(),

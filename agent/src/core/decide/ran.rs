@@ -1,8 +1,8 @@
-//! What ran here, of sources that are not assigned any more: should the same be assigned again, it does not run again. What
-//! is assigned has that with its object.
+//! What ran here, of sources that are no longer assigned: if the same source is assigned again, it does not run again. Sources
+//! that are assigned have that with their object.
 //!
-//! The hub remembers it too and says it with the entry: it is told with the end of the removal, for it may not have heard of it
-//! before. But it may have lost that.
+//! The hub remembers it too and says it with the entry: it is reported with the end of the removal, for the hub may not have
+//! heard of it before. But the hub may have lost that.
 
 use std::collections::BTreeMap;
 
@@ -14,11 +14,11 @@ use crate::core::Core;
 use crate::core::interface::write::{AppliedRecord, Write};
 use crate::core::model::object::Object;
 
-/// So many are remembered; each takes some 200 bytes, so 400 KiB. With more of them, what left first is forgotten first, here;
-/// the hub remembers more.
+/// So many are remembered; each takes some 200 bytes, so 400 KiB. Beyond that, the sources that left first are forgotten
+/// first, here; the hub remembers more.
 pub const RAN_MAX: usize = 2_000;
 
-/// What is said of a Job that is gone, and that nobody has seen end.
+/// The message for a Job that is gone, and that nobody has seen end.
 pub(in crate::core) const VANISHED: &str = "this Job was created here and is gone, so it may have run; it is not created again. To run it again, \
                                             recreate its source, or change its Pod template with apply.recreate: OnImmutable";
 
@@ -67,10 +67,10 @@ impl Ran {
 }
 
 impl Core {
-    /// What is known of an object is about to be forgotten: that it ran is not.
+    /// An object is about to be forgotten; that it ran is not.
     pub(in crate::core) fn remember_run(&mut self, key: &ObjectKey) {
         let fact = self.objects.get(key).and_then(|object| object.terminal.clone());
-        // What nobody has seen end has done so, or was ended by others.
+        // A Job that nobody has seen end has ended, or was deleted by others.
         if let Some((source, Terminal::Finished | Terminal::Started)) = fact {
             let tombstone = Tombstone { key: key.clone(), source };
             if let Some(number) = self.ran.put(&tombstone) {
@@ -91,11 +91,11 @@ impl Core {
         }
     }
 
-    /// The hub says what it knows of something that runs once.
+    /// The hub says what it knows of an object that runs once.
     pub(in crate::core) fn note_told(&mut self, TerminalFact { key, source_uid, fact }: &TerminalFact) {
         let known = self.objects.get(key).and_then(|object| object.happened(source_uid));
         let noted = match fact {
-            // What stands here may run anew, with another Pod template.
+            // The object may run anew, with another Pod template.
             Terminal::Finished => !self.stands_for(key, source_uid),
             Terminal::CreatedOnce | Terminal::Unknown => true,
             Terminal::Started | Terminal::MayHaveRun => {
@@ -108,12 +108,12 @@ impl Core {
         }
     }
 
-    /// What this agent has deleted itself is made again should it be assigned again, unless it was seen to end.
+    /// An object that this agent has deleted itself is created anew if it is assigned again, unless it was seen to end.
     pub(in crate::core) fn forget_start_of_deleted(&mut self, key: &ObjectKey, source: &Uid) {
         self.forget_fact(key, source, Terminal::Started);
     }
 
-    /// Forgets, if that is what is known of this source. Whether it was.
+    /// Forgets the fact, if that is what is known of this source. Returns whether it was.
     pub(in crate::core) fn forget_fact(&mut self, key: &ObjectKey, source: &Uid, fact: Terminal) -> bool {
         let known = self.objects.get_mut(key).filter(|object| object.happened(source) == Some(fact));
         let Some(object) = known else { return false };
@@ -122,7 +122,7 @@ impl Core {
         true
     }
 
-    /// A Job was created just now: that one before it ended says nothing of it, and it may end as unseen.
+    /// A Job was created just now: that one before it ended says nothing of it, and it may end unseen as well.
     pub(in crate::core) fn runs_anew(&mut self, key: &ObjectKey, source: &Uid) {
         if self.forget_fact(key, source, Terminal::Finished) {
             self.note_terminal(key, source.clone(), Terminal::Started);
@@ -137,8 +137,8 @@ impl Core {
         }
     }
 
-    /// What stands here as ours is no matter of doubt: should it go, it is made again as anywhere else. But for a Job, which may
-    /// have ended by then and have been collected unseen.
+    /// An existing object of ours leaves no doubt: if it goes, it is recreated as anywhere else. Except a Job, which may have
+    /// ended by then and have been collected unseen.
     pub(in crate::core) fn undoubt(&mut self, key: &ObjectKey) {
         let Some(object) = self.objects.get(key).filter(|_| !key.kind.is("batch", "Job")) else { return };
         if let Some((source, Terminal::MayHaveRun)) = object.terminal.clone()
@@ -158,7 +158,7 @@ impl Core {
         ours().unwrap_or(false)
     }
 
-    /// Whether this source was here before: what it did since is in the journal, or stands in the cluster.
+    /// Whether this source was here before: what it did since is in the journal, or exists in the cluster.
     fn knows_of(&self, key: &ObjectKey, source: &Uid) -> bool {
         if self.ran.numbers.contains_key(&Tombstone { key: key.clone(), source: source.clone() }) {
             return true;

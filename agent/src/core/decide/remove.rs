@@ -1,5 +1,5 @@
-//! The gate. Nothing is deleted that did not come through here: [`Authorised`] cannot be made elsewhere, and the
-//! operations that delete or orphan are made of it alone.
+//! The gate. Nothing is deleted that did not come through here: [`Authorised`] cannot be made elsewhere, and the operations
+//! that delete or orphan are made of it alone.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ use crate::core::model::object::Me;
 use crate::core::model::removal::JournalAge;
 use crate::core::model::seen::Seen;
 
-/// On what ground a removal is considered, and everything that speaks for or against it.
+/// The ground for a removal, and everything that counts for or against it.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::core) struct Evidence<'a> {
     pub(in crate::core) me: Me,
@@ -32,11 +32,11 @@ pub(in crate::core) struct Evidence<'a> {
     pub(in crate::core) assigned: Option<&'a ApplyPolicy>,
     pub(in crate::core) policy: RemovalPolicy,
     pub(in crate::core) seen: Option<&'a Seen>,
-    /// Something may stand there that no list or watch has shown.
+    /// An object may exist that no list or watch has shown.
     pub(in crate::core) unshown: bool,
     pub(in crate::core) view: View,
     pub(in crate::core) inspection: Option<Inspection>,
-    /// What is seen was read just now.
+    /// The object was read just now.
     pub(in crate::core) looked: bool,
     pub(in crate::core) journal: JournalAge,
     /// The object belongs to another source, whose removal is or was pending as well.
@@ -50,7 +50,7 @@ pub(in crate::core) enum Ground<'a> {
     /// This source is not assigned here any more: a tombstone says so, it was missing from a set that is complete and of the
     /// epoch of the set that had it, or a person approved its removal.
     Unassigned(&'a Uid),
-    /// It is in no set that is known, and nothing says that it was taken out.
+    /// It is in no set that is known, and nothing says that it was unassigned.
     Unexplained,
     /// In no known set either, and it reappeared after it was gone or after its kind was listed.
     Restored,
@@ -73,7 +73,7 @@ pub(in crate::core) enum Verdict {
     Look,
     /// The key is assigned again: a new source takes ownership by its apply or by a mark; the same source adopts.
     TransferOwnership,
-    /// Nothing of this source stands there: the removal is done.
+    /// No object of this source exists: the removal is done.
     Forget,
     /// Not before something changes.
     Hold(Reason),
@@ -104,7 +104,7 @@ impl Authorised {
         }
     }
 
-    /// Makes use of it another time.
+    /// Uses it another time.
     pub(in crate::core) fn later(self) -> Verdict {
         let Self { .. } = self;
         Verdict::Wait
@@ -139,10 +139,10 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
             (Some(record), View::Current | View::Lost) if inspection.is_some() => {
                 dispose(evidence, record.uid.clone(), Some(record))
             }
-            // Not seen by its label, which it may have lost, or got another: the same object may be another hub's by now. And a
+            // Not seen by its label, which it may have lost or exchanged: the same object may be another hub's by now. And a
             // kind that may not be listed is never current.
             (Some(_), View::Current) | (_, View::Lost) => Verdict::Look,
-            // Made, or found there, and taken out again before anything showed it.
+            // Created, or found there, and unassigned again before anything showed it.
             (None, View::Current) if unshown => Verdict::Look,
             (_, View::Missing) | (None, View::Current) => Verdict::Forget,
             (_, View::Unlisted | View::Unknown | View::NamespaceExcluded) => Verdict::Wait,
@@ -154,7 +154,7 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
     let written = evidence.record.filter(|record| record.uid == seen.uid);
     let behind = written.is_some_and(|record| seen.is_before(&record.resource_version));
     match seen.mark.as_ref().map(|mark| mark.ownership(me, key)) {
-        // A list from before it was handed over shows whose it was then.
+        // A list from before it changed owner shows its former owner.
         Some(Ownership::Ours) if seen.mark.as_ref().is_some_and(|mark| mark.source.uid != *source) => {
             if behind {
                 Verdict::Look
@@ -179,8 +179,8 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
     }
 }
 
-/// A tombstone does, whatever source of ours stands there: who saw every step has handed it from one to the next. A removal
-/// of what stands there speaks for itself.
+/// A tombstone does, whatever source of ours the object is of: an agent that saw every step has handed it from one to the
+/// next. A removal of that object counts for itself.
 fn speaks_for_its_place(evidence: &Evidence<'_>) -> bool {
     matches!(evidence.policy, RemovalPolicy::Tombstone(_)) && !evidence.leaves_too
 }
@@ -202,11 +202,11 @@ fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
     }
 }
 
-/// It is assigned again before it was deleted. What stands there stays. Whether what is made once is still there decides
-/// whether it is made anew.
+/// It is assigned again before it was deleted. The object stays. Whether a create-only object still exists decides whether it
+/// is created anew.
 fn comes_back(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
     let Evidence { record, assigned, seen, unshown, view, policy, looked, .. } = *evidence;
-    // What is withheld is told under another policy than its own.
+    // A withheld entry is sent under another policy than its own.
     let Some(assigned) = assigned.filter(|_| entry.state == EntryState::Apply) else { return Verdict::Wait };
     if matches!(policy, RemovalPolicy::Absence(_)) || !is_made_once(entry, assigned) {
         return Verdict::Forget;
@@ -214,7 +214,7 @@ fn comes_back(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
     match (seen, view) {
         (Some(seen), _) if seen.deleting => Verdict::Wait,
         (None, View::Unlisted | View::Unknown) => Verdict::Wait,
-        // What is seen may be of before its deletion, which was accepted, or of which no answer came.
+        // The object may have been seen before its deletion, which was accepted, or had no answer.
         (Some(_), _) | (None, View::Lost) if !looked => Verdict::Look,
         (None, View::Current) if record.is_some() || unshown => Verdict::Look,
         (Some(_), _) | (None, View::Current | View::Lost | View::Missing | View::NamespaceExcluded) => Verdict::Forget,
@@ -245,7 +245,7 @@ fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
         }
         // Perhaps it was orphaned just before a restart: without its label nothing shows it.
         (Some(record), None) if record.letting_go && matches!(view, View::Current | View::Lost) => Verdict::Look,
-        // What may stand there unseen is found by the creation of what is assigned.
+        // An object that exists unseen is found by the creation of the entry.
         (None, None) if view == View::Current && !unshown => Verdict::Forget,
         (_, Some(_) | None) => Verdict::TransferOwnership,
     }
@@ -262,7 +262,7 @@ fn dispose(evidence: &Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) ->
     let adopted = record.is_some_and(|record| record.origin == Origin::Adopted)
         || mark.is_some_and(|mark| mark.origin == Origin::Adopted);
     let letting_go = record.is_some_and(|record| record.letting_go);
-    // What was adopted was not refused.
+    // An adopted object had not been refused.
     let managed = !adopted && seen.is_some_and(|seen| seen.managed_elsewhere);
     let deletes = match policy {
         // It may have been orphaned already, and be another's. With our mark on it, it is not.
@@ -298,8 +298,8 @@ fn prune_policy(mark: &Mark) -> PrunePolicy {
     PrunePolicy { prune: mark.prune, prune_adopted: mark.prune_adopted, ..PrunePolicy::LEAST }
 }
 
-/// Whether an object may be deleted to be created again at once, because a field of it cannot be changed. What ran is not
-/// created again.
+/// Whether an object may be deleted to be created again at once, because a field of it is immutable. What ran is not created
+/// again.
 pub(in crate::core) fn may_replace(
     entry: &Entry,
     policy: &ApplyPolicy,
@@ -318,7 +318,7 @@ pub(in crate::core) fn may_replace(
     })
 }
 
-/// With a Namespace or a CRD goes all that is in it.
+/// A Namespace or a CRD is deleted with everything in it.
 pub(in crate::core) fn holds_others(kind: &GroupKind) -> bool {
     kind.is("", "Namespace") || kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
 }

@@ -1,7 +1,7 @@
-//! What the core asks for. The edges execute it and tell the outcome as an [`Event`](crate::core::Event).
+//! What the core asks for. The edges execute it and report the outcome as an [`Event`](crate::core::Event).
 //!
-//! An API version that is empty means: the one that the server prefers. It is so only where the journal was lost and a
-//! removal is all that is known of a kind.
+//! An API version that is empty means: the one that the server prefers. It is so only where the journal was lost and a removal
+//! is all that is known of a kind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,12 +32,12 @@ pub struct ListId(pub u32);
 pub enum Effect {
     /// Sends a signed request to the hub.
     Send { id: RequestId, request: Request },
-    /// Writes to the journal, durably, and all or nothing but for what stands for itself, see [`Journal::write`]; batches are
-    /// written in the order they were asked for.
+    /// Writes to the journal, durably. Atomic but for independent writes, see [`Journal::write`]; batches are written in the
+    /// order they were asked for.
     ///
     /// [`Journal::write`]: crate::journal::Journal::write
     Persist { id: PersistId, writes: Vec<Write> },
-    /// Does one thing at the cluster.
+    /// Executes one operation at the cluster.
     Execute { id: OpId, op: Op },
     /// Sets, or replaces, a timer.
     SetTimer { timer: Timer, at: Monotonic },
@@ -45,14 +45,14 @@ pub enum Effect {
     Watch(BTreeMap<GroupKind, Arc<str>>),
     /// Lists these kinds again, so that every object comes anew with its status.
     Relist(Vec<GroupKind>),
-    /// Lists what there is of a kind under our label, metadata only: [`Event::ListPage`](crate::core::Event::ListPage) for each
+    /// Lists the objects of a kind under our label, metadata only: [`Event::ListPage`](crate::core::Event::ListPage) for each
     /// page, then [`Event::ListEnded`](crate::core::Event::ListEnded).
     ListMetadata { id: ListId, kind: GroupKind, version: Arc<str> },
     /// Warns whoever describes an object at the cluster. Nothing depends on it.
     RecordEvent(KubeEvent),
     /// Watches exactly these from now on, whoever made them: [`Event::Followed`](crate::core::Event::Followed).
     Follow(BTreeMap<AssociatedKind, Follow>),
-    /// A patrol has ended so.
+    /// A patrol has ended with this result.
     Patrolled(PatrolTally),
     /// Progress of the decommission, or its end: the cluster is in service again.
     Decommissioned(DecommissionReport),
@@ -60,9 +60,9 @@ pub enum Effect {
     Stopped,
     /// The agent changes nothing at its cluster from now on, until [`Effect::Thaw`].
     Freeze(FreezeReason),
-    /// The hub does not know this target: what was accepted is kept, and nothing is removed, until [`Effect::Thaw`].
+    /// The hub does not know this target: the accepted set is kept, and nothing is removed, until [`Effect::Thaw`].
     UnknownToHub,
-    /// The hub takes what this process says: whatever stood against that is over.
+    /// The hub accepts this process: whatever restricted it is over.
     Thaw,
     /// Durably stores the session that was offered: [`Event::SessionKept`](crate::core::Event::SessionKept). The cluster is
     /// stored with it.
@@ -86,9 +86,9 @@ pub struct Follow {
 /// How much has to be known of associated objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Depth {
-    /// Whose they are: metadata.
+    /// Their owners: metadata.
     Links,
-    /// How they do, too.
+    /// Their health, too.
     Whole,
 }
 
@@ -103,28 +103,28 @@ pub enum Request {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Timer {
-    /// The next try at the link.
+    /// The next attempt at the link.
     Link,
-    /// The next report: changes gather until then; also the heartbeat.
+    /// The next report: changes are batched until then; also the heartbeat.
     Report,
     /// The earliest retry of an operation.
     Retry,
     /// The next step of the patrol.
     Patrol,
-    /// The next report of what was made of something, or the next list of that.
+    /// The next report of associated objects, or their next list.
     Associated,
 }
 
 /// One operation on the cluster.
 #[derive(Clone, Debug)]
 pub enum Op {
-    /// POST; answers `Exists` where something is there. A Job of which the Pod template has this digest `ran`: it is not
+    /// POST; answers `Exists` where an object has the key. A Job of which the Pod template has this digest `ran`: it is not
     /// created, which fails as `Vanished`.
     Create { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark>, ran: Option<Digest> },
-    /// Asks by a dry run, under another name, whether this could be created if what stands there were gone; creates nothing.
+    /// Asks by a dry run, under another name, whether this could be created if the existing object were gone; creates nothing.
     DryRunCreate { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark> },
-    /// Server-side apply onto the object with this UID; never creates. What is `local` stays as it is there, unless
-    /// something else is assigned by now.
+    /// Server-side apply onto the object with this UID; never creates. Fields in `local` stay as they are there, unless
+    /// another value is assigned by now.
     Apply {
         entry: Arc<Entry>,
         policy: Arc<ApplyPolicy>,
@@ -151,7 +151,7 @@ pub enum Op {
     Inspect { key: ObjectKey, version: Arc<str> },
     /// Reads one object, whatever its labels; `Written` or `Gone`.
     Get { key: ObjectKey, version: Arc<str> },
-    /// Reads the object with this UID and says in which fields it is not as it was applied; changes nothing.
+    /// Reads the object with this UID and says in which fields it differs from what was applied; changes nothing.
     Compare { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark>, uid: Uid },
 }
 
@@ -170,7 +170,7 @@ impl Op {
     }
 }
 
-/// An object as it was seen, but for what its controllers say of it.
+/// An object as it was seen, without what its controllers report of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marked {
     pub uid: Uid,
@@ -195,13 +195,13 @@ pub enum ApplyTakeover {
 pub struct KubeEvent {
     pub key: ObjectKey,
     pub version: Arc<str>,
-    /// Of the object that is there, if one is.
+    /// Of the existing object, if there is one.
     pub uid: Option<Uid>,
     pub reason: Reason,
     pub message: String,
 }
 
-/// What one patrol found. Assigned objects are counted in one of `withheld`, `unknown` and `checked`.
+/// The result of one patrol. Assigned objects are counted in one of `withheld`, `unknown` and `checked`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PatrolTally {
     /// Assigned objects that were checked.
@@ -212,29 +212,29 @@ pub struct PatrolTally {
     pub withheld: u64,
     /// Assigned objects that could not be applied, as was reported before.
     pub failing: u64,
-    /// Assigned, and not there.
+    /// Assigned, and missing.
     pub missing: u64,
-    /// There, not as it was applied.
+    /// Existing, and not as it was applied.
     pub drifted: u64,
-    /// Our mark, not assigned, and nobody knew.
+    /// Our mark, not assigned, and not known.
     pub orphaned: u64,
     /// Under our keys or our label, and not ours.
     pub foreign: u64,
-    /// As assigned, but changed without the watch telling.
+    /// As assigned, but changed without a watch event.
     pub unseen: u64,
     /// Not assigned, and deliberately not removed.
     pub held: u64,
-    /// Of what was missing or drifted: what was mended before the patrol ended.
+    /// Of the missing and drifted: those corrected before the patrol ended.
     pub repaired: u64,
 }
 
 impl PatrolTally {
-    /// Whether everything is as it should be, or as it was said to be.
+    /// Whether everything is as it should be, or as it was reported.
     pub fn is_clean(&self) -> bool {
         self.unknown + self.missing + self.drifted + self.orphaned + self.foreign + self.unseen == 0
     }
 
-    /// Whether it found the same, and mended as much.
+    /// Whether it found the same, and corrected as much.
     pub fn found_like(&self, other: &Self) -> bool {
         Self { checked: other.checked, withheld: other.withheld, failing: other.failing, held: other.held, ..*self }
             == *other

@@ -16,9 +16,9 @@ use super::op_result::OpResult;
 pub enum Event {
     /// The first event of a run, after the journal was read.
     Started,
-    /// What the cluster says of itself, perhaps as before.
+    /// Facts that the cluster reports of itself, perhaps as before.
     Cluster(ClusterFacts),
-    /// Whether the API server answers at all, when that changed: watches that are silent do not tell, nor none.
+    /// Whether the API server answers at all, when that changed: silent watches do not show it, and there may be none.
     ApiServerProbe {
         answers: bool,
     },
@@ -72,7 +72,7 @@ pub enum Event {
         reason: Reason,
         message: String,
     },
-    /// A kind may be listed and not watched: it is listed again now and then, and what is known is as of the last time.
+    /// A kind may be listed and not watched: it is listed again now and then, and its state is as of the last list.
     Unwatched {
         kind: GroupKind,
         message: String,
@@ -81,7 +81,7 @@ pub enum Event {
     Watched {
         kind: GroupKind,
     },
-    /// News of what was made of placed objects, from a watch of [`Effect::Follow`](crate::core::Effect::Follow).
+    /// Changes of associated objects, from a watch of [`Effect::Follow`](crate::core::Effect::Follow).
     Followed {
         kind: AssociatedKind,
         /// The watch's [`Follow::run`](crate::core::Follow).
@@ -98,7 +98,7 @@ pub enum Event {
         list: ListId,
         result: Result<(), ListFailure>,
     },
-    /// The process is asked to end: finish what is under way, report once, stop.
+    /// The process is asked to end: finish operations in flight, report once, stop.
     Stop,
 }
 
@@ -116,16 +116,16 @@ pub enum Answer {
 /// Why there is no answer.
 #[derive(Clone, Debug)]
 pub enum LinkFailure {
-    /// The hub said no, signed.
+    /// The hub refused, signed.
     Refused(Refusal),
     /// No answer came back.
     Unreachable { message: String, retry_after: Option<Duration> },
-    /// Something came back that is not the hub's answer to this request: a proxy's or a portal's, or one that the hub gave
-    /// to another.
+    /// Something came back that is not the hub's answer to this request: a proxy's or a portal's, or one that the hub gave to
+    /// another.
     NotTheHub { message: String, retry_after: Option<Duration> },
 }
 
-/// What a watch of associated objects tells.
+/// What a watch of associated objects shows.
 #[derive(Clone, Debug)]
 pub enum AssociatedNews {
     /// A complete list begins.
@@ -133,9 +133,9 @@ pub enum AssociatedNews {
     /// Objects as they are now: some of a list, or one that changed.
     Seen(Vec<Associate>),
     Gone(Uid),
-    /// The list is complete: what it did not have is not there.
+    /// The list is complete: what it did not have does not exist.
     Listed,
-    /// The list is complete, and all there is: the kind may not be watched, and is listed again now and then.
+    /// The list is complete, and there is no more: the kind may not be watched, and is listed again now and then.
     Unwatched {
         message: String,
     },

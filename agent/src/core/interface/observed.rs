@@ -1,4 +1,4 @@
-//! What the cluster says of objects, as the edges read it.
+//! What the cluster says of objects, as the edges decode it.
 
 use std::sync::{Arc, LazyLock};
 
@@ -41,7 +41,7 @@ pub struct Observed {
     /// `.status.observedGeneration`.
     pub observed_generation: Option<i64>,
     pub terminal: Option<Terminal>,
-    /// Of a Job that was just created or applied, or found to be as it was: the digest of its Pod template, as its source has it.
+    /// Of a Job that was just created or applied, or found unchanged: the digest of its Pod template, as its source has it.
     pub template: Option<Digest>,
     /// `.status`, for kinds that have the subresource. Not kept by the core beyond the report.
     pub status: Option<Arc<RawValue>>,
@@ -51,7 +51,7 @@ pub struct Observed {
     pub others: Option<Digest>,
 }
 
-/// What a list of metadata says of an object. Of its status it says nothing.
+/// An item of a list of metadata, which says nothing of the status.
 #[derive(Clone, Debug)]
 pub struct ListedItem {
     pub key: ObjectKey,
@@ -101,7 +101,7 @@ impl From<Observed> for ListedItem {
     }
 }
 
-/// What is taken of an object that may have been made of something placed.
+/// The facts kept of an object that may be associated with a placed one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Associate {
     pub uid: Uid,
@@ -113,7 +113,7 @@ pub struct Associate {
     pub condition: Condition,
 }
 
-/// Whose an object says it is.
+/// The owner that an object names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub kind: GroupKind,
@@ -122,7 +122,7 @@ pub struct Owner {
     pub uid: Option<Uid>,
 }
 
-/// How such an object does.
+/// The health of such an object.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Condition {
     pub phase: Phase,

@@ -11,7 +11,7 @@ use super::effect::Op;
 use super::observed::Observed;
 use super::write::LocalField;
 
-/// How an operation ended, by what it was.
+/// How an operation ended, by its kind.
 #[derive(Clone, Debug)]
 pub enum OpResult {
     Create(Result<Created, Failure>),
@@ -32,7 +32,7 @@ pub enum OpResult {
 #[derive(Clone, Debug)]
 pub enum Created {
     Made(Box<Observed>),
-    /// Something stood there, which was left as it is.
+    /// An object has the key; it was left as it is.
     Exists(Box<Observed>),
 }
 
@@ -94,7 +94,7 @@ pub struct Compared {
 /// Why an operation on a certain object was not done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotDone {
-    /// The object with this UID, or this version of it, is not there: something else is, or nothing.
+    /// The object with this UID, or this version of it, is gone or was replaced.
     Stale,
     Failed(Failure),
 }
@@ -104,7 +104,7 @@ pub enum NotDone {
 pub struct Failure {
     pub reason: Reason,
     pub message: String,
-    /// How long the API server wants to be left alone.
+    /// How long the API server asks to be left alone.
     pub retry_after: Option<Duration>,
 }
 
@@ -180,7 +180,7 @@ pub enum Values {
     Gone {
         assigned: String,
     },
-    /// Not for the eyes of everybody who may read a report.
+    /// Not for everybody who may read a report.
     Redacted,
 }
 

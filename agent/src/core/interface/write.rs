@@ -21,7 +21,7 @@ pub enum FreezeReason {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum AgentMode {
-    /// Nothing was said against it, as far as is known.
+    /// No restriction is known.
     #[default]
     #[serde(rename = "Good")]
     Active,
@@ -35,7 +35,7 @@ pub enum RemovalPolicy {
     /// A tombstone said it, and that counts for everything removed from its key, whatever journal and mark say: they know what
     /// was said when the object was last written.
     Tombstone(PrunePolicy),
-    /// Nobody said anything. The least destructive of what the set had last, if that is known, journal and mark.
+    /// There was no tombstone. The least destructive of what the set had last, if that is known, journal and mark.
     Absence(Option<PrunePolicy>),
 }
 
@@ -46,7 +46,7 @@ impl Default for RemovalPolicy {
 }
 
 impl RemovalPolicy {
-    /// Whether what stands there counts as adopted by what is assigned there again.
+    /// Whether an object counts as adopted by the entry that is assigned to its key again.
     pub(in crate::core) fn lets_go(self) -> bool {
         match self {
             Self::Tombstone(policy) => policy.lets_go(),
@@ -64,20 +64,20 @@ pub enum Write {
         input: Digest,
         text: Arc<str>,
     },
-    /// Switches to a set of which every body is there. Entries not named stay.
+    /// Switches to a set whose bodies are all present. Entries not named stay.
     Accept {
         accepted: Attested,
         put: Vec<Arc<Entry>>,
         remove: Vec<ObjectKey>,
-        /// By the digest that entries name, which is not always that of what this build makes of them: a newer hub may say more.
+        /// By the digest that entries name, which is not always that of this build's own encoding: a newer hub may say more.
         policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     },
-    /// What stands at the cluster after a write of ours.
+    /// The state of an object at the cluster after a write of ours.
     Applied {
         key: ObjectKey,
         record: AppliedRecord,
     },
-    /// Nothing of ours stands there any more.
+    /// No object of ours exists there any more.
     Forgotten {
         key: ObjectKey,
     },
@@ -87,7 +87,7 @@ pub enum Write {
         policy: RemovalPolicy,
     },
     Removed(Tombstone),
-    /// The fuse has let a deletion through, which counts for an hour. On disk before it is made use of.
+    /// The fuse has let a deletion through, which counts for an hour. On disk before it is used.
     Passed {
         number: u64,
         tombstone: Tombstone,
@@ -109,7 +109,7 @@ pub enum Write {
     /// A report that cannot be made again by reading the cluster: it tells a terminal fact (a Job finished, and may be gone by
     /// now). Every other report is made anew after a restart. Replaces the key's former one.
     Unsent(Box<ObjectReport>),
-    /// The key's [`Write::Unsent`] is of no use any more.
+    /// The key's [`Write::Unsent`] is no longer needed.
     Sent {
         key: ObjectKey,
     },
@@ -118,22 +118,22 @@ pub enum Write {
         number: u64,
         tombstone: Tombstone,
     },
-    /// It is assigned again, or is one too many to be remembered.
+    /// It is assigned again, or is beyond the number that is remembered.
     RanForgotten {
         number: u64,
     },
-    /// There is something of this kind, or was; spoken of in this version.
+    /// There is an object of this kind, or was; named in this version.
     Kind {
         kind: GroupKind,
         version: Arc<str>,
     },
     /// An object of ours that nothing assigns appeared there.
     RestoredObject(RestoredObject),
-    /// It is gone, or stands for what something assigns.
+    /// It is gone, or explained by an assignment.
     RestoredGone {
         key: ObjectKey,
     },
-    /// Bodies that nothing names any more.
+    /// Bodies that no entry names any more.
     DropBodies(Vec<Digest>),
 }
 
@@ -143,7 +143,7 @@ pub struct Enrolled {
     pub name: String,
 }
 
-/// An object that carries our mark and came back, though nothing assigns it.
+/// An object that carries our mark and reappeared, though nothing assigns it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoredObject {
     pub key: ObjectKey,
@@ -179,19 +179,19 @@ pub struct AppliedRecord {
     /// The wave it was applied in, by which it is removed when its entry is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wave: Option<i32>,
-    /// As whom it was applied, so that its removal asks for no more than that account may do.
+    /// As whom it was applied, so that its removal needs no more than that account may do.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub impersonate: Option<Arc<Impersonation>>,
-    /// When a local change was seen first that is not to be corrected, as the edge wrote it.
+    /// When a local change that is not to be corrected was first seen, as the edge wrote it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub drifted: Option<Arc<str>>,
-    /// By what the next change of a field of ours is noticed, besides the generation.
+    /// How the next change of a field of ours is noticed, besides the generation.
     #[serde(default, rename = "telltale", skip_serializing_if = "is_default")]
     pub change_detector: ChangeDetector,
     /// The fields that were left to other managers, where those are not to be taken from them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub left: Option<Arc<LeftToOthers>>,
-    /// What that change was of.
+    /// The fields of that change.
     #[serde(default, skip_serializing_if = "no_fields")]
     pub local: Arc<[LocalField]>,
     /// The digest of the Pod template of a Job.
@@ -199,10 +199,10 @@ pub struct AppliedRecord {
     pub template: Option<Digest>,
 }
 
-/// What tells that somebody changed a field of ours.
+/// How a change of a field of ours by somebody else is noticed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ChangeDetector {
-    /// The field is in our managedFields entry no more.
+    /// The field is no longer in our managedFields entry.
     #[default]
     Owner,
     /// Somebody took such fields before and gave them their values back: any new generation, or resource version of a kind
@@ -219,7 +219,7 @@ pub struct LeftToOthers {
     pub others: Option<Digest>,
 }
 
-/// A field that somebody changed, and what it is to be as far as the source goes: as long as that stays, so does the change.
+/// A field that somebody changed, and the value that the source has for it: as long as that stays, so does the change.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LocalField {
     /// A JSON pointer.

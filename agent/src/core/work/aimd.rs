@@ -1,9 +1,9 @@
-//! How many operations are under way at the API server at once: one more for each round in which it keeps up, half as
-//! many as soon as it does not (AIMD, as TCP does).
+//! How many operations may be in flight at the API server: one more for each round in which it keeps up, half as many as soon
+//! as it does not (AIMD, as TCP does).
 //!
-//! A round is as many writes as may be under way. Rounds in which there was no more to do, or in which writes took longer
-//! than they use to, change nothing. Refusals of what was begun before a decrease are about the former limit, and are
-//! counted once. What a single object suffers, by a webhook or a missing right, says nothing about the API server.
+//! A round is as many writes as may be in flight. Rounds in which there was no more to do, or in which writes took longer than
+//! usual, change nothing. Refusals of operations that were begun before a decrease are about the former limit, and are counted
+//! once. Failures of a single object, by a webhook or a missing right, say nothing about the API server.
 
 use std::time::Duration;
 
@@ -24,12 +24,12 @@ const _: () = assert!(MIN <= FIRST && FIRST <= MAX);
 /// second, halved by each that succeeds. An API server with a single seat for us gets two operations at once only once a
 /// minute then.
 const CAUTION: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(1));
-/// Nothing is begun for so long after a sign of strain that came without a Retry-After, doubled for each that follows
+/// Nothing is begun for so long after a sign of overload that came without a Retry-After, doubled for each that follows
 /// without a success between, up to the second.
 const HOLD: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
 /// The longest that one answer may keep everything from being begun. The object that got it waits as long as it was told.
 pub(in crate::core) const HOLD_MAX: Duration = Duration::from_mins(1);
-/// What took so long and failed got no answer. The edge waits 35 s for one.
+/// A failure that took so long got no answer. The edge waits 35 s for one.
 const UNANSWERED: Duration = Duration::from_secs(30);
 /// Added to half as much again as is usual, before a round counts as slow: below it, it is noise.
 const NOISE: Duration = Duration::from_millis(20);
@@ -41,7 +41,7 @@ pub(in crate::core) enum Sign {
     Well,
     /// Nothing, or next to nothing: a read, a failure of the object's own or of ours.
     None,
-    /// It is asked too much, and says perhaps for how long.
+    /// It is overloaded, and perhaps says for how long.
     Strained(Option<Duration>),
 }
 
@@ -77,10 +77,10 @@ pub(in crate::core) struct Ended {
     pub(in crate::core) last: OpId,
 }
 
-/// What a person may want to know of it.
+/// Values for a person to read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConcurrencyReading {
-    /// Operations that may be under way at once.
+    /// Operations that may be in flight at once.
     pub limit: usize,
     /// How often the limit was lowered since the start.
     pub decreases: u64,
@@ -90,15 +90,15 @@ pub struct ConcurrencyReading {
 pub(in crate::core) struct Aimd {
     limit: usize,
     round: Round,
-    /// What writes take, smoothed over rounds.
+    /// How long writes take, smoothed over rounds.
     usual: Option<Duration>,
     /// The last operation that was begun under a higher limit.
     former: OpId,
-    /// What was too much, the last time.
+    /// The limit that was too high, the last time.
     knee: usize,
     caution: Duration,
     probe_at: Monotonic,
-    /// The limit has reached the knee, and not yet held for a round.
+    /// The limit has reached the knee, and has not been there for a round.
     probing: bool,
     resume_at: Option<Monotonic>,
     /// Decreases since something succeeded.
@@ -110,7 +110,7 @@ pub(in crate::core) struct Aimd {
 struct Round {
     well: usize,
     took: Duration,
-    /// More was to be done than could be begun.
+    /// There was more to do than could be begun.
     full: bool,
 }
 
@@ -141,7 +141,7 @@ impl Aimd {
         ConcurrencyReading { limit: self.limit, decreases: self.decreases }
     }
 
-    /// Whether something may be begun beside so much.
+    /// Whether something may be begun beside so many.
     pub(in crate::core) fn has_room(&mut self, now: Monotonic, under_way: usize) -> bool {
         self.resume(now);
         self.resume_at.is_none() && under_way < self.limit
@@ -152,7 +152,7 @@ impl Aimd {
         self.resume_at = self.resume_at.filter(|at| *at > now);
     }
 
-    /// When something may be begun again, if nothing may now whatever is under way.
+    /// When something may be begun again, if now nothing may whatever is in flight.
     pub(in crate::core) fn resume_at(&self) -> Option<Monotonic> {
         self.resume_at
     }

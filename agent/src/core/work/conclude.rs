@@ -1,4 +1,4 @@
-//! What comes of trying an entry: it stands, it failed, or it is tried again after a while.
+//! What an attempt at an entry leads to: it is applied, it failed, or it is tried again after a while.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,14 +16,14 @@ use crate::core::model::object::Outcome;
 
 /// Wait after a failed operation, doubled each time up to the second.
 pub(in crate::core) const RETRY: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mins(5));
-/// The longest wait after an operation that the API server had no time for: the pace sees to it that it is not asked
-/// more often than it can bear.
+/// The longest wait after a throttled operation: the limiter keeps the agent from asking more often than the API server can
+/// bear.
 const RETRY_THROTTLED_MAX: Duration = Duration::from_secs(30);
 /// After so many tries in a row an entry counts as tried, and delays no wave: the API server never has time for it, or
 /// somebody else recreates each time what it is to replace.
 pub(in crate::core) const TRIES_MAX: u32 = 5;
 
-/// Whether what has failed so often, and is to wait for so long, is waited for no longer.
+/// Whether an entry that has failed so often, or is to wait for so long, delays others no longer.
 pub(in crate::core) fn is_held_up(failures: u32, not_before: Option<Duration>) -> bool {
     failures >= TRIES_MAX || not_before.is_some_and(|wait| wait > HOLD_MAX)
 }
@@ -42,7 +42,7 @@ impl Core {
         self.resume_removals(key);
     }
 
-    /// The entry was tried, and this came of it.
+    /// The entry was tried, with this outcome.
     pub(in crate::core) fn conclude(
         &mut self,
         now: Monotonic,
@@ -74,7 +74,7 @@ impl Core {
         }
     }
 
-    /// The API server had no time for it, which says nothing about the entry: it is tried again.
+    /// It was throttled, which says nothing about the entry: it is tried again.
     pub(in crate::core) fn throttled(&mut self, now: Monotonic, key: &ObjectKey, failure: Failure) -> FollowUp {
         let Failure { reason, message, retry_after } = failure;
         self.say(now, key, Outcome { progress: Progress::Pending, reason: Some(reason), message });

@@ -1,4 +1,4 @@
-//! What an operation that is under way is for, with what has to be known when it ends.
+//! The purpose of an operation in flight, with what must be known when it ends.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use tideline_common::ObjectKey;
 pub(in crate::core) enum ReadFor {
     /// For its status, which is to be reported.
     Status,
-    /// Because it is to be written, and what is known of it may be of before the last write.
+    /// Because it is to be written, and what is known of it may be older than the last write.
     Write,
 }
 
@@ -40,9 +40,9 @@ pub(in crate::core) enum Doing {
         uid: Uid,
         origin: Origin,
     },
-    /// Its mark is to name the target that this agent is now; it stood there so.
+    /// Its mark is to name the present target; this is how it was seen.
     ReTarget(Box<Seen>),
-    /// Tried, before what cannot be changed is deleted to be created again.
+    /// Tried, before an immutable object is deleted to be created again.
     DryRun {
         entry: Arc<Entry>,
         policy: Arc<ApplyPolicy>,
@@ -54,7 +54,7 @@ pub(in crate::core) enum Doing {
         tombstone: Tombstone,
         wave: i32,
     },
-    /// Read because something else stands there than what was to be removed.
+    /// Read because another object has the key of a removal.
     Look {
         tombstone: Tombstone,
         wave: i32,
@@ -71,7 +71,7 @@ pub(in crate::core) enum Doing {
 }
 
 impl Doing {
-    /// Which removal it is a step of.
+    /// The removal that it is a step of.
     pub(in crate::core) fn removal(&self) -> Option<&Tombstone> {
         match self {
             Self::Remove { tombstone, .. } | Self::Look { tombstone, .. } => Some(tombstone),
@@ -108,11 +108,11 @@ impl Doing {
 pub(in crate::core) enum FollowUp {
     /// Requeued now: it was done, or something else is to be done by now.
     Look,
-    /// It is tried again after a while, longer each time; and not before the API server said, if it did.
+    /// Tried again after a while, longer each time; and not before the API server said, if it did.
     BackOff(Option<Duration>),
     /// The object it was meant for is gone or was replaced: requeued, at once unless that was in vain before.
     Stale,
-    /// Its next operation was begun, or what it waits for has been said.
+    /// Its next operation was begun, or its reason to wait has been reported.
     NextStepBegun,
     /// Nothing is left to be done.
     Concluded,

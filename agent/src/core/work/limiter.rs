@@ -1,8 +1,8 @@
 //! Divides the concurrency limit: no kind gets all of it, and objects behind a webhook that does not answer get almost
 //! none.
 //!
-//! Webhooks are asked about kinds, and most of them about some namespaces only: those that a team has labelled, or all but
-//! those of the system. So it is the objects of one kind in one namespace that wait together.
+//! Webhooks are called for kinds, and most of them for some namespaces only: those that a team has labelled, or all but those
+//! of the system. So it is the objects of one kind in one namespace that wait together.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -17,8 +17,8 @@ use crate::core::interface::op_result::{Failure, OpResult};
 use crate::core::jitter::Jitter;
 use crate::core::model::key_ref::KeyRef;
 
-/// Where a webhook does not answer: enough to find out that it does again, and then to get through what waited one after the
-/// other. That something succeeds says little: the webhook may not be asked about it.
+/// Behind a silent webhook: enough operations to find out that it answers again, and then to get through those that wait one
+/// after the other. A success says little: the webhook may not be called for it.
 const STUCK_MAX: usize = 2;
 /// All objects behind webhooks together get one of so many slots: each uses its slot for as long as the webhook's timeout.
 const STUCK_SHARE: usize = 4;
@@ -29,13 +29,13 @@ const STUCK_AFTER: Duration = Duration::from_millis(500);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Admission {
     Free,
-    /// Its kind has its share under way.
+    /// Its kind uses up its share.
     Full,
-    /// Its kind waits for a webhook, in its namespace; what is under way finds out how that goes on.
+    /// Its kind waits for a webhook, in its namespace; an operation in flight finds out how that goes on.
     Stuck,
 }
 
-/// What an operation does, as far as it matters here: of reads webhooks are told nothing.
+/// What an operation does, as far as it matters here: webhooks are not called for reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Does {
     Read,
@@ -49,7 +49,7 @@ pub(in crate::core) struct ConcurrencyLimiter {
     /// Writes.
     under_way_in: BTreeMap<Area, usize>,
     stuck: BTreeMap<Area, Stuck>,
-    /// Of what is under way, what is where webhooks do not answer.
+    /// Of the operations in flight, those behind silent webhooks.
     stuck_under_way: usize,
 }
 
@@ -73,11 +73,11 @@ fn first_after(kind: &GroupKind) -> ObjectKey {
 
 #[derive(Debug)]
 struct Stuck {
-    /// What was said of the last that failed.
+    /// The message of the last that failed.
     message: Arc<str>,
-    /// What was not tried for that.
+    /// Objects that were not tried for that.
     waiting: BTreeSet<ObjectKey>,
-    /// What was, and waits for its own time.
+    /// Objects that were, and wait for their own retry.
     failed: BTreeSet<ObjectKey>,
 }
 
@@ -113,7 +113,7 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// The first whose kind has not its share under way.
+    /// The first whose kind has not used up its share.
     pub(in crate::core) fn first_admitted(&mut self, names: &BTreeSet<KeyRef>) -> Option<ObjectKey> {
         let mut from = Bound::Unbounded;
         loop {
@@ -131,7 +131,7 @@ impl ConcurrencyLimiter {
         there >= STUCK_MAX || self.stuck_under_way >= (self.aimd.limit() / STUCK_SHARE).max(1)
     }
 
-    /// What became of an operation that has landed. Returns what need not wait any longer.
+    /// The outcome of an operation. Returns the objects that need not wait any longer.
     pub(in crate::core) fn judge(
         &mut self,
         now: Monotonic,
@@ -165,8 +165,8 @@ impl ConcurrencyLimiter {
         }
     }
 
-    /// Something succeeded where a webhook did not answer: as much as may be under way there is tried, and when nothing is
-    /// left it is over.
+    /// Something succeeded behind a silent webhook: as much as may be in flight is tried there, and when nothing is left it is
+    /// over.
     fn goes_well(&mut self, area: &Area) -> BTreeSet<ObjectKey> {
         let Some(stuck) = self.stuck.get_mut(area) else { return BTreeSet::new() };
         let next =
@@ -178,14 +178,14 @@ impl ConcurrencyLimiter {
         next
     }
 
-    /// Has an object wait until its kind is not stuck there any more. Returns what was said of the one that failed last.
+    /// Has an object wait until its kind is not stuck there any more. Returns the message of the one that failed last.
     pub(in crate::core) fn wait(&mut self, key: &ObjectKey) -> Option<Arc<str>> {
         let stuck = self.stuck.get_mut(&Area::from(key))?;
         stuck.waiting.insert(key.clone());
         Some(Arc::clone(&stuck.message))
     }
 
-    /// An object failed for a webhook, and waits for its own time, or until the webhook answers.
+    /// An object failed for a webhook, and waits for its own retry, or until the webhook answers.
     pub(in crate::core) fn failed(&mut self, key: &ObjectKey) {
         if let Some(stuck) = self.stuck.get_mut(&Area::from(key)) {
             stuck.failed.insert(key.clone());

@@ -24,8 +24,8 @@ use crate::core::model::work_state::Turn;
 
 /// Between two passes over everything that is not known to be at rest. Events should make them needless.
 const PASS_EVERY: Duration = Duration::from_mins(10);
-/// Longest that removals of lower waves wait for the finalizers of a higher one, from the first that has any. The
-/// controllers that finalize may be among what is to go next.
+/// Longest that removals of lower waves wait for the finalizers of a higher one, from the first that has any. The controllers
+/// that finalize may be among the objects to be removed next.
 const FINALIZING_MAX: Duration = Duration::from_mins(2);
 
 /// The state of this room. What it says of an object's turn, and the object of itself, is changed together.
@@ -259,7 +259,7 @@ impl Work {
         self.finalizing.entry(wave).or_insert_with(fresh).objects += 1;
     }
 
-    /// It does not any more.
+    /// It no longer waits.
     pub(in crate::core) fn finalized(&mut self, wave: i32) {
         if let Some(finalizing) = self.finalizing.get_mut(&wave) {
             finalizing.objects -= 1;
@@ -276,7 +276,7 @@ impl Work {
             || above.any(|(_, finalizing)| now < finalizing.until)
     }
 
-    /// When the next wave is not waited for any longer.
+    /// When the next wave is given up.
     pub(in crate::core) fn next_given_up(&self, now: Monotonic) -> Option<Monotonic> {
         self.finalizing.values().map(|finalizing| finalizing.until).filter(|until| now < *until).min()
     }

@@ -1,5 +1,5 @@
-//! After the journal was lost: what stands in the cluster is taken up as it is, without a second write, where it can be
-//! proven to be what would be written.
+//! After the journal was lost: existing objects are recorded as they are, without a second write, where they can be proven to
+//! be what would be written.
 //!
 //! | what is known | what it proves |
 //! |---|---|

@@ -26,7 +26,7 @@ pub(in crate::core) enum LiveRead {
     /// It was not read.
     Nothing,
     Inside(Inspection),
-    /// This stands there, whatever lists and watches say.
+    /// This exists, whatever lists and watches say.
     There(Box<Seen>),
 }
 
@@ -74,8 +74,8 @@ impl Core {
         }
     }
 
-    /// Judges a removal and begins what follows, if anything may: since the step before the agent may have been told
-    /// otherwise. Then it waits in the queue.
+    /// Judges a removal and begins what follows, if that is permitted: the agent may have been frozen since the last step.
+    /// Then the removal waits in the queue.
     pub(in crate::core) fn begin_removal(
         &mut self,
         now: Monotonic,
@@ -107,7 +107,7 @@ impl Core {
             };
         }
         let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
-        // What passed the fuse is taken up again when that is on disk.
+        // A removal that passed the fuse is taken up again when that is on disk.
         if removal.state == RemovalState::Done || self.fuse.is_saving(tombstone) {
             return;
         }
@@ -115,7 +115,7 @@ impl Core {
         if object.unrecorded > 0 && object.record.as_ref().is_some_and(|record| record.letting_go) {
             return;
         }
-        // What was read just now is not older than the journal, though the cluster may have been set back.
+        // An object read just now is not older than the journal, though the cluster may have been set back.
         let current = object.record.as_ref().zip(live.as_deref()).map(|(record, seen)| AppliedRecord {
             resource_version: Arc::clone(&seen.resource_version),
             ..record.clone()
@@ -260,7 +260,7 @@ impl Core {
         }
     }
 
-    /// What is made once was taken out, is gone, and is assigned again: it is made once more.
+    /// A create-only object was unassigned, is gone, and is assigned again: it is created once more.
     pub(in crate::core) fn make_anew(&mut self, tombstone: &Tombstone) {
         let Tombstone { key, source } = tombstone;
         let Some(entry) = self.desired.get(key).filter(|entry| entry.source.uid == *source) else { return };
@@ -315,7 +315,7 @@ impl Core {
         }
     }
 
-    /// Of what would be held with this removal, puts aside what waits for a wave: that is not to go yet.
+    /// Of the removals that would be held with this one, puts aside those that wait for a wave: they are not to go yet.
     fn excuse_gated(&mut self, now: Monotonic, tombstone: &Tombstone) {
         if !self.gates.hold_any() {
             return;
@@ -332,7 +332,7 @@ impl Core {
         }
     }
 
-    /// A wave that a removal waited for is over. What is freed with it is judged with it.
+    /// A wave that a removal waited for is over. Removals freed with it are judged with it.
     pub(in crate::core) fn resume_freed(&mut self, now: Monotonic, tombstone: Tombstone) {
         let Some(removal) = self.removals.get(&tombstone) else { return };
         let (wave, open) = (removal.wave, removal.state != RemovalState::Done);
@@ -345,7 +345,7 @@ impl Core {
         self.work.enqueue_removal(wave, tombstone);
     }
 
-    /// Has the journal know what passed before it is made use of: a restart must not begin the hour anew.
+    /// Has the journal know what passed before that is used: a restart must not restart the hour.
     fn keep_passed(&mut self, number: u64, tombstone: &Tombstone) {
         let Some(wave) = self.removals.get(tombstone).map(|removal| removal.wave) else { return };
         // It is under way, so that no lower wave begins.
@@ -395,7 +395,7 @@ impl Core {
                 self.fuse.excuse(tombstone);
             }
             RemovalState::Held(Reason::HistoryLost, _) => self.fuse.pause(tombstone),
-            // What only failed is still to go.
+            // A removal that only failed is still to be done.
             RemovalState::Held(..) | RemovalState::Waiting | RemovalState::Done => {}
         }
         if let Some(removal) = self.removals.get_mut(tombstone)

@@ -23,13 +23,13 @@ use crate::core::model::object::Status;
 use crate::core::model::removal::RemovalState;
 use crate::core::model::seen::Seen;
 
-/// After so many reads of a status that failed in a row, what there is to tell of its object is told without it.
+/// After so many failed reads of a status in a row, its object is reported without it.
 const READS_MAX: u8 = 2;
 
 /// How a step of a removal ended.
 #[derive(Debug)]
 pub(in crate::core) enum Step {
-    /// Nothing is there.
+    /// No object exists.
     Gone,
     LetGo,
     Finalizing,
@@ -91,7 +91,7 @@ impl Core {
         self.forget_if_empty(&key);
     }
 
-    /// What was under way has ended so.
+    /// The operation ended so.
     fn ended(
         &mut self,
         now: Monotonic,
@@ -129,7 +129,7 @@ impl Core {
             (Doing::Read(what_for), OpResult::Get(result)) => self.read(now, key, what_for, result),
             (Doing::Compare, OpResult::Compare(result)) => self.compared(now, key, result),
             (Doing::Verify { entry, origin }, OpResult::Compare(result)) => self.verified(now, &entry, origin, result),
-            // Those that carry out operations are wrong; what they did is found when it is tried again.
+            // The executor is wrong; what it did is found when it is tried again.
             (Doing::Remove { tombstone, .. } | Doing::Look { tombstone, .. }, _) => {
                 self.removed(now, &tombstone, Err(ended_as_another().into()), out)
             }
@@ -230,7 +230,7 @@ impl Core {
             Ok(OwnershipTransferred::Marked(observed)) => {
                 self.stands(now, entry, policy, (write, Some(onto)), *observed, &[])
             }
-            // Somebody has deleted what was to be taken up.
+            // Somebody has deleted the object that was to be adopted.
             Ok(OwnershipTransferred::Finalizing) => self.finalizes(now, &entry.key),
             Err(NotDone::Stale) => self.is_another(&entry.key, onto),
             Err(NotDone::Failed(failure)) => self.change_failed(now, (entry, policy, onto), failure, out),
@@ -242,7 +242,7 @@ impl Core {
         FollowUp::BackOff(None)
     }
 
-    /// Another object stands there than was to be changed, or none.
+    /// The object was replaced before it was changed, or is gone.
     fn is_another(&self, key: &ObjectKey, onto: &Uid) -> FollowUp {
         let another = |seen: &Seen| seen.uid != *onto;
         // What is there instead may have been seen meanwhile, and the watch would not tell of it again.
@@ -267,7 +267,7 @@ impl Core {
     fn write_failed(&mut self, now: Monotonic, entry: &Arc<Entry>, failure: Failure) -> FollowUp {
         let key = &entry.key;
         if self.desired.get(key) != Some(entry) {
-            // It changed, or went, while this was under way.
+            // It changed, or was deleted, while this was under way.
             return FollowUp::Look;
         }
         if failure.reason == Reason::Vanished {
@@ -280,7 +280,7 @@ impl Core {
         self.operation_failed(now, key, failure)
     }
 
-    /// It is asked for again, whatever it was needed for.
+    /// It is fetched again, whatever it was needed for.
     pub(in crate::core) fn body_is_missing(&mut self, entry: &Entry) {
         self.inputs.lost(&entry.input);
         self.session.distrust();
@@ -303,7 +303,7 @@ impl Core {
         self.enqueue(key);
     }
 
-    /// An object stands as an entry says; the journal is to know.
+    /// An object is as its entry says; the journal is to know.
     fn stands(
         &mut self,
         now: Monotonic,
@@ -355,7 +355,7 @@ impl Core {
         }
     }
 
-    /// An object is as it should be, but for what was left to others, which is returned.
+    /// An object is as it should be, except for fields left to others, which are returned.
     pub(in crate::core) fn stands_applied(&mut self, now: Monotonic, key: &ObjectKey) -> Option<Arc<LeftToOthers>> {
         let left = self.objects.get(key).and_then(|object| object.record.as_ref()?.left.clone());
         let message = left.as_ref().map(|left| left.message.clone()).unwrap_or_default();
@@ -363,7 +363,7 @@ impl Core {
         left
     }
 
-    /// Finds out whether what cannot be changed could be created again, if it may be deleted for that.
+    /// Finds out whether an immutable object could be created again, if it may be deleted for that.
     fn dry_run(
         &mut self,
         now: Monotonic,
@@ -381,7 +381,7 @@ impl Core {
     }
 
     fn may_replace(&self, entry: &Entry, policy: &ApplyPolicy, uid: &Uid) -> Option<Authorised> {
-        // While history is broken nothing is deleted, not even to be made again.
+        // While history is broken nothing is deleted, not even to be created again.
         if !self.may_remove() || self.is_broken() {
             return None;
         }
@@ -389,7 +389,7 @@ impl Core {
         may_replace(entry, policy, (object.record.as_ref(), object.happened(&entry.source.uid)), uid)
     }
 
-    /// What cannot be changed is deleted only if that is all that keeps it from being as its source says.
+    /// An immutable object is deleted only if nothing else keeps it from being as its source says.
     fn dry_run_ended(
         &mut self,
         now: Monotonic,
@@ -410,7 +410,7 @@ impl Core {
                     self.execute(now, key, Doing::Replace, op, out);
                     FollowUp::NextStepBegun
                 }
-                // Told otherwise meanwhile.
+                // No longer permitted.
                 None => FollowUp::BackOff(None),
             },
             Err(failure) if failure.reason == Reason::Throttled => self.operation_failed(now, key, failure),
@@ -431,7 +431,7 @@ impl Core {
             self.forget_start_of_deleted(key, &source);
         }
         match result {
-            // Nothing is there now: whatever failed before, it is made again at once, and waits if that fails too.
+            // No object exists now: whatever failed before, it is created again at once, and waits if that fails too.
             Ok(Deleted::Gone) => {
                 if let Some(object) = self.objects.get_mut(key) {
                     object.doubt();
@@ -480,7 +480,7 @@ impl Core {
             if !self.removals.contains_key(tombstone) {
                 return FollowUp::Look;
             }
-            // What failed waits for its retry: the entry would have it tried again at once.
+            // A failed removal waits for its retry: the entry would have it tried again at once.
             if !matches!(result, Err(NotDone::Failed(_))) {
                 self.enqueue(key);
             }
@@ -531,13 +531,13 @@ impl Core {
         }
     }
 
-    /// What was to be removed is gone, or another by now.
+    /// The object to be removed is gone, or was replaced.
     fn removal_missed(&mut self, now: Monotonic, tombstone: &Tombstone, out: &mut Effects) {
         if let Some(object) = self.objects.get_mut(&tombstone.key) {
             object.unsee();
         }
         if self.desired.get(&tombstone.key).is_some() {
-            // What is there instead is that of the entry.
+            // Its successor is that of the entry.
             self.make_anew(tombstone);
             return self.removal_done(now, tombstone);
         }
@@ -571,7 +571,7 @@ impl Core {
         self.begin_removal(now, me, tombstone, found, out);
         let waits = self.objects.get(&tombstone.key).is_some_and(|object| object.work.is_waiting());
         if self.desired.get(&tombstone.key).is_some() && !waits {
-            // What was assigned meanwhile has waited for this.
+            // The new entry has waited for this.
             self.enqueue_entry(&tombstone.key);
         }
         FollowUp::NextStepBegun
@@ -587,7 +587,7 @@ impl Core {
     ) -> FollowUp {
         match result {
             Ok(Some(observed)) => {
-                // Nothing else is decided by it, and nothing would tell when it changes.
+                // It decides nothing else, and nothing would show when it changes.
                 let seen = Seen::from(&*observed);
                 if self.desired.get(key).is_some()
                     && let Some(object) = self.objects.get_mut(key)
@@ -622,7 +622,7 @@ impl Core {
             && let Status::Awaited { failed } = object.live.status
         {
             let failed = failed.saturating_add(1);
-            // It is read because there is something to tell: that is not kept back for a status that stays unread.
+            // It is read because there is something to report: that is not kept back for a status that stays unread.
             let untold = object.told.is_none() || failed >= READS_MAX;
             object.live.status = if untold { Status::Unreadable { failed } } else { Status::Dropped { failed } };
             // That it stands as it should does not say that it can be read.
@@ -639,7 +639,7 @@ impl Core {
     }
 }
 
-/// What is said of an operation that has ended as it cannot.
+/// The failure of an operation that ended in a way that it cannot.
 fn ended_as_another() -> Failure {
     Failure::new(Reason::Unavailable, "the operation ended as only another could")
 }
@@ -661,12 +661,12 @@ const MISSED: &str = "the object was replaced or deleted between read and write,
 /// Fields named in a message: what fits its bound with room for long paths.
 const CONFLICTS_NAMED_MAX: usize = 8;
 
-/// What kind of write an object stands from.
+/// By which kind of write an object is as it is.
 #[derive(Clone, Debug)]
 struct Write {
     origin: Origin,
     posted: bool,
-    /// What was left as somebody made it.
+    /// Fields that were left as somebody changed them.
     local: Arc<[LocalField]>,
 }
 

@@ -46,7 +46,7 @@ fn a_local_change_is_told_field_by_field_with_the_time_it_was_seen_first() {
     world.check_at_rest();
 }
 
-/// What is there is as it was applied; no comparison says otherwise, nor what is to be done.
+/// The object is as it was applied; neither a comparison nor a decision says otherwise.
 #[test]
 fn a_mark_that_alone_was_changed_is_told_and_not_looked_at_without_end() {
     let policy = ApplyPolicy { associated: [AssociatedKind::Pods].into(), ..ApplyPolicy::default() };
@@ -169,7 +169,7 @@ fn it_stays_when_something_else_is_changed_and_goes_when_it_is_to_be_corrected()
     world.check_at_rest();
 }
 
-/// The change comes to the core's knowledge with the new policy, or after it.
+/// The core learns of the change with the new policy, or after it.
 #[test]
 fn it_stays_although_nobody_had_time_to_look_at_it() {
     for deaf in [false, true] {

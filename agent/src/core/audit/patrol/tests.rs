@@ -7,7 +7,7 @@ use crate::core::interface::effect::PatrolTally;
 use crate::core::tests::key;
 use crate::core::tests::world::World;
 
-/// A dozen objects that are as they should be, and watches that say nothing from now on.
+/// A dozen objects that are as they should be, and watches that are silent from now on.
 fn deaf() -> (World, Vec<ObjectKey>) {
     deaf_with(ApplyPolicy::default())
 }
@@ -52,7 +52,7 @@ fn one_patrol_counts_exactly_what_was_injected_and_the_next_counts_none_of_it() 
     }
     let found = world.next_patrol();
     assert_eq!(found, PatrolTally { missing: 3, drifted: 4, orphaned: 2, repaired: 7, ..CLEAN });
-    // Nothing says that they were ever unassigned: they are held, and told of.
+    // Nothing shows that they were ever unassigned: they are held, and reported.
     let held = PatrolTally { held: 2, ..CLEAN };
     assert_eq!([world.next_patrol(), world.next_patrol()], [held, held]);
     for name in ["orphan-a", "orphan-b"] {

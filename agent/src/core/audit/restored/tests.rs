@@ -18,7 +18,7 @@ fn back() -> ObjectKey {
     key("", "ConfigMap", "back")
 }
 
-/// A world in which one object stands, and this one was removed.
+/// A world in which one object is kept, and this one was removed.
 fn world_without(gone: &ObjectKey) -> World {
     let mut world = world(&[kept(), gone.clone()]);
     world.hub.remove(gone);
@@ -26,13 +26,13 @@ fn world_without(gone: &ObjectKey) -> World {
     world
 }
 
-/// What was restored carries the mark of what was removed before.
+/// The restored object carries the mark of the removed one.
 fn restore(world: &mut World, key: &ObjectKey) -> Tombstone {
     world.cluster.restore_from_backup(key, &kept(), "s99");
     Tombstone { key: key.clone(), source: uid("s99") }
 }
 
-/// The same, and what was removed has come back.
+/// The same, and the removed object has reappeared.
 fn world_with_what_came_back() -> (World, Tombstone) {
     let mut world = world_without(&back());
     let told = restore(&mut world, &back());
@@ -191,7 +191,7 @@ fn an_approval_is_of_what_was_there_and_not_of_what_comes_back_later() {
     }
 }
 
-/// A person who means to keep it is heard.
+/// A person's wish to keep it prevails.
 #[test]
 fn what_is_approved_and_released_stays() {
     let (mut world, told) = world_with_what_came_back();
@@ -201,7 +201,7 @@ fn what_is_approved_and_released_stays() {
     assert!(world.cluster.objects[&back()].mark.is_none());
 }
 
-/// A release is of what nothing explains; what is to go because the hub says so goes on waiting.
+/// A release is for unexplained objects; a removal that the hub ordered goes on waiting.
 #[test]
 fn a_release_lets_nothing_go_that_the_fuse_holds() {
     let keys = keys(30);

@@ -13,7 +13,7 @@ pub(in crate::core) fn keys(count: usize) -> Vec<ObjectKey> {
     (0..count).map(|i| key("", "ConfigMap", &format!("c{i:03}"))).collect()
 }
 
-/// A world in which so many objects stand.
+/// A world with so many objects.
 pub(in crate::core) fn world(keys: &[ObjectKey]) -> World {
     let mut world = World::with_fuse(3, FuseLimits::default());
     for key in keys {
@@ -47,7 +47,7 @@ fn what_is_approved_goes_and_what_is_new_is_held_again() {
     }
     world.quiesce();
     assert_eq!((world.cluster.objects.len(), held(&world, Reason::FuseHeld)), (30, 15));
-    // That they are hours old lets none of them through, nor does a restart; and they keep nothing else from going.
+    // Waiting for hours lets none of them pass, nor does a restart; and they delay no other removal.
     world.crash();
     world.run_for(Duration::from_hours(2));
     for key in &keys[45..50] {
@@ -91,7 +91,7 @@ fn an_approval_is_made_use_of_while_revisions_arrive_all_the_time() {
     assert_eq!(world.cluster.objects.len(), 60);
     world.hub.approved = removals(&keys[..40]);
     for input in 2..600 {
-        // The agent never finds that there is nothing new.
+        // The agent never gets an answer that nothing is new.
         world.hub.put(&keys[59], 1, input);
         world.run_with_faults(5);
     }
@@ -112,7 +112,7 @@ fn what_was_assigned_again_is_not_removed_by_an_approval_of_before() {
     world.hub.approved = removals(&keys[..30]);
     world.quiesce();
     assert_eq!(world.cluster.objects.len(), 42);
-    // Unassigned once more, they are what nobody was shown.
+    // Unassigned once more, they are removals that nobody was shown.
     for key in &keys[..12] {
         world.hub.remove(key);
     }

@@ -59,7 +59,7 @@ fn ten_removals_a_revision_a_hundred_times_are_held_once_they_are_a_fifth() {
         gone += last;
     }
     assert_eq!((gone, last), (200, 0));
-    // Those that passed are an hour old, and what comes new is judged by itself.
+    // Those that passed are an hour old, and new ones are judged by themselves.
     let later = Monotonic::START + WINDOW * 2;
     assert_eq!(passed(&mut fuse, later, &all[200..210], 800), 0, "they were held");
     assert_eq!(passed(&mut fuse, later, &all[210..], 800), 0, "they are too many");
@@ -76,7 +76,7 @@ fn an_hour_later_they_do_not_count_any_more() {
     assert_eq!(passed(&mut fuse, later, &all[20..], 20), 10);
 }
 
-/// For a week; and ten others an hour go.
+/// For a week, in which ten others an hour pass.
 #[test]
 fn of_what_is_held_nothing_passes_by_itself_and_nothing_else_waits_for_it() {
     let mut fuse = Fuse::new(FuseLimits::default());
@@ -110,7 +110,7 @@ fn what_is_approved_passes_and_what_is_held_with_it_stays() {
     assert_eq!(passed(&mut fuse, Monotonic::START + WINDOW, new, 140), 0);
 }
 
-/// It is over for all of them at once, and they come one after the other.
+/// The wait ends for all of them at once, and they come one after the other.
 #[test]
 fn what_waited_for_the_same_is_judged_together() {
     let mut fuse = Fuse::new(FuseLimits::default());
@@ -147,7 +147,7 @@ fn what_was_approved_in_advance_passes_and_leaves_all_else_its_share() {
     assert_eq!(passed(&mut fuse, Monotonic::START, others, 10), 10);
 }
 
-/// What the journal has of a fuse, to be taken up by the next run.
+/// What the journal has of a fuse, for the next run.
 fn journal(fuse: &Fuse) -> Vec<(u64, Tombstone)> {
     fuse.passed.iter().map(|passed| (passed.number, passed.tombstone.clone())).collect()
 }
@@ -161,7 +161,7 @@ fn what_passed_before_a_restart_counts_for_an_hour_after_it() {
     assert_eq!(passed(&mut fuse, Monotonic::START, first, 30), 10);
     let mut resumed = Fuse::new(FuseLimits::default());
     resumed.resume(journal(&fuse), Vec::new(), |_| false);
-    // The clock of a run begins anew, or goes on: neither says how long ago it was.
+    // The clock of a run starts anew, or goes on: neither says how long ago it was.
     let start = Monotonic::START + Duration::from_hours(7);
     resumed.started(start);
     assert_eq!(passed(&mut resumed, start, second, 20), 0);
@@ -198,7 +198,7 @@ fn what_passes_is_free_when_that_is_on_disk() {
 }
 
 proptest! {
-    /// However often the agent is restarted, no more passes within an hour than without.
+    /// However often the agent is restarted, no more pass within an hour than without restarts.
     #[test]
     fn restarts_free_nothing(
         limits in (0_usize..12, 0_usize..50),
@@ -229,8 +229,7 @@ proptest! {
         }
     }
 
-    /// Whatever is approved, and when in the hour: what is not approved is let through only where it would be if nothing
-    /// were.
+    /// Whatever is approved, and when in the hour: an unapproved removal passes only where it would if nothing were approved.
     #[test]
     fn approval_of_a_list_frees_nothing_that_is_not_on_it(
         managed in 40_usize..100,

@@ -108,8 +108,8 @@ fn happens() -> impl Strategy<Value = Happens> {
 }
 
 proptest! {
-    /// Whoever joins, changes or fails meanwhile: what waits is waited for with a deadline, and goes when all waves in turn have
-    /// had their time.
+    /// Whatever joins, changes or fails meanwhile: each wait has a deadline, and ends when all waves in turn have had their
+    /// time.
     #[test]
     fn nothing_waits_longer_than_all_the_waves_before_it_have_time(
         happened in prop::collection::vec(happens(), 1..40),
@@ -188,7 +188,7 @@ fn what_changes_in_a_wave_gives_it_no_more_time_while_something_waits() {
     assert_eq!(names(all.take_released(at(600))), ["c"]);
 }
 
-/// Two waves that are never ready both, each with a deadline that never comes: the next one goes, and none of those after it.
+/// Two waves that are never ready, each with a deadline that never comes: the next one goes, and none of those after it.
 #[test]
 fn a_wave_that_waits_itself_is_not_given_up_with_those_that_it_waits_for() {
     let shop = gates(&["retail/shop"]);
@@ -212,7 +212,7 @@ fn a_wave_that_waits_itself_is_not_given_up_with_those_that_it_waits_for() {
     assert!(due.is_some_and(|due| due <= at(3_000)), "{due:?}");
 }
 
-/// While nothing could be tried nothing had its time.
+/// While nothing could be tried no deadline ran.
 #[test]
 fn what_was_waited_for_while_nothing_began_has_its_time_after_that() {
     let shop = gates(&["retail/shop"]);

@@ -107,7 +107,7 @@ fn check(cases: &[Variation], expected: &Expect) {
     expected.assert_eq(&table);
 }
 
-/// Whatever was changed of it by then was none of ours: nothing says that it is as its source says.
+/// Changes of it were none of our business until then: nothing shows that it is as its source says.
 #[test]
 fn a_namespace_that_was_only_implied_is_applied_once_it_is_placed_itself() {
     let mut case = Case::unchanged();

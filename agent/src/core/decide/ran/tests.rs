@@ -24,7 +24,7 @@ fn of_more_than_are_remembered_those_that_left_first_are_forgotten() {
     assert_eq!((loaded.numbers, loaded.by_number), (all.numbers, all.by_number));
 }
 
-/// What is told of a Job comes with the set that assigns it, which is not on disk at once.
+/// A fact about a Job comes with the set that assigns it, which is not on disk at once.
 #[test]
 fn what_may_have_run_waits_though_a_list_without_it_comes_before_its_set_is_kept() {
     let (other, job) = (key("batch", "Job", "other"), key("batch", "Job", "j"));

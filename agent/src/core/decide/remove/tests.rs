@@ -109,7 +109,7 @@ fn text(verdict: &Verdict) -> String {
     }
 }
 
-/// What the set had last, where a removal follows from absence.
+/// The policy that the set had last, where a removal follows from absence.
 fn last(case: &mut Case) -> &mut PrunePolicy {
     match &mut case.policy {
         RemovalPolicy::Absence(Some(last)) => last,
@@ -307,7 +307,7 @@ fn the_least_destructive_policy_decides() {
     );
 }
 
-/// It counts as adopted, is to be pruned as what was created, and something else manages it too.
+/// It counts as adopted, is to be pruned as if it had been created, and something else manages it too.
 fn as_created(case: &mut Case, by: Takeover) {
     let policy = PrunePolicy { prune_adopted: PruneAdopted::AsCreated, ..SAYS_DELETE };
     case.policy = RemovalPolicy::Tombstone(policy.overtaken(by));

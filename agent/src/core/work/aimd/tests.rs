@@ -6,7 +6,7 @@ use super::*;
 
 const OP: Duration = Duration::from_millis(50);
 
-/// A limit that is given a stream of operations, all of which end in turn.
+/// A limit under a stream of operations, all of which end in turn.
 struct Stream {
     aimd: Aimd,
     jitter: Jitter,
@@ -114,14 +114,14 @@ fn what_ends_badly_for_itself_says_nothing_about_the_api_server() {
     assert_eq!(Sign::of(&failed(Reason::Throttled), OP), Sign::Strained(None));
 }
 
-/// What came of a while at an API server that has so many seats for us and refuses whatever finds none.
+/// The result of a while at an API server that has so many seats for us and refuses whatever finds none.
 #[derive(Debug, Default)]
 struct Tally {
     done: u64,
     refused: u64,
 }
 
-/// Has there always be more to do, for so many seconds.
+/// Keeps more to do than can be begun, for so many seconds.
 fn serve(seats: usize, seconds: u64, seed: u64) -> (Tally, Aimd) {
     let (mut aimd, mut jitter, mut tally) = (Aimd::default(), Jitter::new(seed), Tally::default());
     let mut seated: BTreeMap<OpId, Monotonic> = BTreeMap::new();
@@ -154,7 +154,7 @@ fn serve(seats: usize, seconds: u64, seed: u64) -> (Tally, Aimd) {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(12))]
 
-    /// It uses what there is, and seldom asks for more.
+    /// It uses the seats, and seldom asks for more.
     #[test]
     fn an_api_server_with_few_seats_is_kept_busy_and_seldom_asked_too_much(seats in 1_usize..100, seed: u64) {
         const SECONDS: u64 = 100;

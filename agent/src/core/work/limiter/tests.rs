@@ -84,12 +84,12 @@ fn what_waits_for_a_webhook_is_tried_one_by_one_as_places_become_free() {
     assert_eq!(judge(&mut limiter, &a, Duration::from_secs(2), &failed(Reason::Webhook)), ["b"]);
     limiter.failed(&a);
     limiter.failed(&b);
-    // Nobody is asked about a read.
+    // No webhook is called for a read.
     limiter.began(&c, Does::Read);
     limiter.landed(&c, Does::Read);
     let read = (OpId(1), &c, Does::Read, Duration::ZERO);
     assert!(limiter.judge(Monotonic::START, read, &OpResult::Get(Ok(None)), OpId(1), &mut Jitter::new(1)).is_empty());
-    // That one which nobody asks about succeeds does not let all of them begin.
+    // A success of one for which no webhook is called does not let all of them begin.
     assert_eq!(judge(&mut limiter, &key("", "ConfigMap", "free"), Duration::from_millis(1), &WELL), ["a", "c"]);
     limiter.began(&a, Does::Write);
     limiter.began(&c, Does::Write);
@@ -102,7 +102,7 @@ fn what_waits_for_a_webhook_is_tried_one_by_one_as_places_become_free() {
 fn all_that_wait_for_webhooks_get_a_quarter_of_what_is_under_way() {
     let mut limiter = ConcurrencyLimiter::default();
     let stuck: Vec<_> = (0..20).map(|nth| in_namespace(&format!("n{nth:02}"), "a")).collect();
-    // What was under way before it was known counts as well.
+    // Operations that began before it was known count as well.
     limiter.began(&stuck[0], Does::Write);
     limiter.began(&stuck[0], Does::Write);
     limiter.began(&stuck[0], Does::Write);

@@ -22,7 +22,7 @@ use tideline_common::{ApplyPolicy, DesiredSet, Formers, Origin, Prune, PrunePoli
 
 mod jobs;
 
-/// A core that restarted offline with these entries accepted and nothing at the cluster.
+/// A core that restarted offline with these entries accepted and an empty cluster.
 struct Offline {
     core: Core,
     loaded: Loaded,
@@ -84,7 +84,7 @@ impl Offline {
         }
     }
 
-    /// The process ends and is started again; nothing is at the cluster by then.
+    /// The process ends and is started again; the cluster is empty by then.
     fn restart(&mut self) {
         self.restart_without_lists();
         self.list();
@@ -212,7 +212,7 @@ fn a_frozen_agent_is_not_woken_again_and_again_for_a_pause_that_is_over() {
     assert!(!out.iter().any(is_due), "{out:?}");
 }
 
-/// Nothing follows from lists that nobody could answer: that the first of them come is waited for, and not the time since.
+/// Lists that nobody could answer count for nothing: the wait is for the first of them, and not since the start.
 #[test]
 fn an_old_journal_is_not_acted_upon_while_the_api_server_is_away() {
     let mut offline = Offline::new(vec![config_map("a", 0)]);
@@ -283,7 +283,7 @@ fn what_waits_for_a_webhook_holds_up_neither_its_siblings_nor_later_waves() {
     offline.step(Event::Timer(Timer::Retry));
     assert_eq!(offline.names(), ["c032", "c033", "later"]);
 
-    // It answers again: all get through, two by two, and nothing waits for its own time.
+    // It answers again: all get through, two by two, and nothing waits for its own retry.
     let mut through = 0;
     while let Some(at) = offline.begun.iter().position(|(_, key)| &*key.kind.kind == "ConfigMap") {
         assert!(offline.names().len() <= 5, "{:?}", offline.names());
@@ -323,7 +323,8 @@ fn what_fails_is_tried_again_later_and_later() {
     assert!(waits.iter().all(|wait| *wait <= 300), "{waits:?}");
 }
 
-/// By a webhook, say, that answers at once. Each has a wait of its own, and all of them together would be asked for all the time.
+/// By a webhook, say, that answers at once. Each has a wait of its own, and all of them together would be requested all the
+/// time.
 #[test]
 fn many_that_are_refused_are_tried_seldom_and_all_of_them_once_one_is_let_through() {
     for (reason, refused) in [(Reason::Invalid, false), (Reason::Forbidden, true), (Reason::Denied, true)] {
@@ -393,7 +394,7 @@ fn a_kind_that_is_listed_and_may_not_be_watched_is_kept_and_said_steadily() {
         look(&offline);
         assert!(!offline.core.kinds.is_forbidden(&kind), "how it does is known");
         assert!(offline.core.kinds.in_sync());
-        // A list without it is the last word.
+        // A list without it counts.
         offline.step(Event::Listed { kind: kind.clone(), objects: Vec::new() });
         look(&offline);
         assert_eq!(offline.names(), ["a"]);
@@ -465,7 +466,7 @@ fn after_a_restart_removals_go_in_reverse_though_their_entries_are_gone() {
     assert_eq!(waves, BTreeMap::from([("early", -5), ("late", 5)]));
 }
 
-/// What a core begins and writes whose cluster holds this where an entry is, after it restarted with this record.
+/// What a core begins and writes after a restart with this record, where the cluster has this under an entry's key.
 fn after_restart(entry: &Entry, policy: &ApplyPolicy, seen: &Observed, record: Option<AppliedRecord>) -> Vec<Effect> {
     restarted(entry, policy, seen, record).1
 }
@@ -518,7 +519,8 @@ fn standing(entry: &Entry, policy: &ApplyPolicy, version: &str) -> Observed {
     }
 }
 
-/// What the journal does not know is read before anything follows from its mark: a list may show one that was taken off.
+/// An object that the journal does not know is read before anything follows from its mark: a list may show one that was
+/// removed.
 fn read(core: &mut Core, out: &Effects, there: &Observed) -> Effects {
     let get = |effect: &Effect| match effect {
         Effect::Execute { id, op: Op::Get { .. } } => Some(*id),

@@ -1,4 +1,4 @@
-//! Removals of what is not what was seen.
+//! Removals of objects that are not what was seen.
 
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{Accepted, ClusterFacts};
@@ -15,7 +15,7 @@ use crate::core::tests::world::World;
 use crate::core::tests::{attested, entry, hub_id, key, me, target_id, uid};
 use crate::core::{Config, FuseLimits, Loaded};
 
-/// An agent that restarted with a removal to make, and what it begins.
+/// An agent that restarted with a removal to do, and the operations that it begins.
 struct Removing {
     core: Core,
     begun: Vec<(OpId, String)>,
@@ -36,7 +36,7 @@ impl Removing {
         }
     }
 
-    /// The one thing that is under way ends so. Returns what that was.
+    /// The one operation in flight ends so. Returns what that was.
     fn ends(&mut self, result: OpResult) -> String {
         assert_eq!(self.begun.len(), 1, "{:?}", self.begun);
         let (id, what) = self.begun.remove(0);
@@ -45,7 +45,7 @@ impl Removing {
     }
 }
 
-/// The object of an entry as it stands with this UID, marked for the entry's source.
+/// The object of an entry with this UID, marked for the entry's source.
 fn standing(uid: &str, source: u64) -> Observed {
     let entry = entry(&key("", "ConfigMap", "c"), source, 1);
     let mark = mark_of(me(), &entry, &ApplyPolicy::default(), Origin::Created);
@@ -144,8 +144,8 @@ fn what_is_another_s_by_now_is_left_alone() {
     }
 }
 
-/// A data directory that was set back has removals of long ago. What stands there may have been assigned since, by another
-/// source or by the same.
+/// A data directory that was set back has removals of long ago. The key may have been assigned since, to another source or to
+/// the same.
 #[test]
 fn what_the_journal_does_not_know_is_removed_only_when_the_hub_was_heard() {
     for (policy, source) in [
@@ -157,7 +157,7 @@ fn what_the_journal_does_not_know_is_removed_only_when_the_hub_was_heard() {
         assert!(removing.begun.is_empty(), "{policy:?}: nobody has said what is to be there now");
         let held = RemovalState::Held(Reason::Unavailable, String::new());
         assert!(removing.core.removals.values().all(|removal| removal.state == held));
-        // The hub says that nothing is new: what the journal says is how it is.
+        // The hub says that nothing is new: what the journal says is current.
         removing.core.history_whole(Monotonic::START);
         removing.step(Event::ApiServerProbe { answers: true });
         assert_eq!(removing.ends(OpResult::Delete(Ok(Deleted::Gone))), "Delete u5");
@@ -167,7 +167,7 @@ fn what_the_journal_does_not_know_is_removed_only_when_the_hub_was_heard() {
     }
 }
 
-/// The target was taken out of a Placement and put back while its agent was away.
+/// The target was removed from a Placement and added again while its agent was offline.
 fn comes_back(world: &mut World, key: &ObjectKey, policy: ApplyPolicy) {
     world.hub_is_away();
     world.run_for(Duration::from_mins(1));
@@ -204,14 +204,14 @@ fn what_is_made_once_and_is_gone_is_made_anew_when_it_comes_back() {
         comes_back(&mut world, &stands, once.clone());
         assert!(world.cluster.objects.contains_key(&gone));
         assert_eq!(world.cluster.objects[&stands].uid, uid, "what stands is not made anew");
-        // And from now on it is as it was at first.
+        // And from now on it is as at first.
         world.cluster.delete(&gone);
         world.quiesce();
         assert!(!world.cluster.objects.contains_key(&gone));
     }
 }
 
-/// It is known to have been made, and is made anew: what waits for it does not go before that.
+/// It is known to have been created, and is created anew: what waits for it does not go before that.
 #[test]
 fn the_next_wave_waits_for_what_is_made_anew() {
     for seed in 0..20 {

@@ -1,4 +1,4 @@
-//! Whatever the API server answers, and however often the same: nothing is asked of it again and again at once.
+//! Whatever the API server answers, and however often: no request is repeated without a pause.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -30,12 +30,12 @@ mod each_time;
 /// Operations on one object that may follow one another without a wait: a read, what it leads to, that the object was
 /// replaced, and the same again.
 const AT_ONCE_MAX: usize = 10;
-/// How long it is watched, and how many operations are too many by then: of waits that double there are ten, and of what the API
-/// server has no time for some forty, with four operations each where the last one of a replacement fails.
+/// How long it is watched, and how many operations are too many by then: with doubled waits there are ten, and of throttled
+/// ones some forty, with four operations each where the last one of a replacement fails.
 const WATCHED: Duration = Duration::from_mins(10);
 const IN_ALL_MAX: usize = 160;
 
-/// What the API server says to all operations of one kind.
+/// The answer of the API server to all operations of one kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Says {
     Done,
@@ -47,7 +47,7 @@ enum Says {
 }
 
 impl Says {
-    /// To what is meant for one certain object.
+    /// To operations on one certain object.
     fn is_stale(self) -> bool {
         matches!(self, Self::Gone | Self::Another)
     }
@@ -69,14 +69,14 @@ const SAYS: [Says; 8] = [
 struct Known {
     /// By source, and the UID of the object that it is of.
     record: Option<(u64, &'static str)>,
-    /// What stands there is marked for this source, and was perhaps changed since.
+    /// The object is marked for this source, and was perhaps changed since.
     seen: Option<(Option<u64>, bool)>,
     assigned: Option<(EntryState, ApplyPolicy)>,
-    /// By source, with what a tombstone says; none if nobody says anything.
+    /// By source, with the policy of a tombstone; none if there is none.
     removals: BTreeMap<u64, Option<Prune>>,
     /// The journal says that the recorded object is due for orphaning.
     letting_go: bool,
-    /// What stands there is being deleted, which does not end.
+    /// The object is being deleted, which does not end.
     deleting: bool,
     /// The cluster was set back to before the last write.
     set_back: bool,
@@ -94,7 +94,7 @@ struct Server {
     waiting: Vec<(OpId, Op)>,
     timer: Option<Monotonic>,
     asked: Vec<String>,
-    /// The last dry run was accepted, and nothing came of it yet.
+    /// The last dry run was accepted, and nothing followed from it yet.
     would_be_created: bool,
 }
 
@@ -190,7 +190,7 @@ impl Server {
         }
     }
 
-    /// The object is read for this, and found so.
+    /// The object is read for this purpose, and found so.
     fn reads(&mut self, what_for: Doing, found: Observed) {
         let get = Op::Get { key: place(), version: "v1".into() };
         self.core.execute(self.now, &place(), what_for, get, &mut Vec::new());
@@ -198,12 +198,12 @@ impl Server {
         self.core.executed(self.now, id, result, &mut Vec::new());
     }
 
-    /// What is assigned is not any more, and goes.
+    /// The entry is unassigned, and its object removed.
     fn unassign(&mut self) {
         self.switch(None, Prune::Delete);
     }
 
-    /// The first source is not assigned any more, and this one of that number is instead.
+    /// The first source is unassigned, and this one of that number assigned instead.
     fn switch(&mut self, instead: Option<(u64, &ApplyPolicy)>, prune: Prune) {
         let put: Vec<Arc<Entry>> = instead
             .iter()
@@ -230,7 +230,7 @@ impl Server {
         self.step(Event::Timer(Timer::Retry));
     }
 
-    /// All that follows without a wait.
+    /// All operations that follow without a wait.
     fn answer_all(&mut self) -> usize {
         let mut count = 0;
         while count <= AT_ONCE_MAX
@@ -245,7 +245,7 @@ impl Server {
         count
     }
 
-    /// What is assigned is deleted only to be created again, and only if that was tried.
+    /// An assigned object is deleted only to be created again, and only if that was tried.
     fn judge(&mut self, op: &Op, result: &OpResult) {
         if matches!(op, Op::DryRunCreate { .. }) {
             self.would_be_created = matches!(result, OpResult::DryRunCreate(Ok(())));
@@ -279,7 +279,7 @@ impl Server {
         if let Says::Failed(reason) = says {
             return op.failed(Failure::new(reason, "no"));
         }
-        // What no API server has an occasion to say is as if it were done.
+        // Answers that no API server has an occasion to give count as success.
         match op {
             Op::Create { .. } if says == Says::Exists => OpResult::Create(Ok(Created::Exists(Box::new(there)))),
             Op::Create { mark, .. } => OpResult::Create(Ok(Created::Made(marked(mark, &uid("u9"))))),
@@ -320,7 +320,7 @@ impl Server {
         }
     }
 
-    /// What is tried again is, so often.
+    /// What is retried is retried so often.
     fn try_again(&mut self, times: usize) {
         for _ in 0..times {
             self.answer_all();
@@ -336,7 +336,7 @@ impl Server {
         (object.outcome.progress, object.outcome.reason)
     }
 
-    /// What was asked; as an error, if that was too often.
+    /// The operations; as an error, if they were too many.
     fn watch(mut self) -> Result<Vec<String>, String> {
         let end = self.now + WATCHED;
         loop {
@@ -470,7 +470,8 @@ fn shut_out(server: &mut Server, verdict: HubVerdict) {
     server.core.take_verdict(server.now, verdict, &mut Vec::new());
 }
 
-/// As an agent that is shut out keeps what it has, and one that was told that history is broken: an application was under way by then, and says that a field cannot change.
+/// A frozen agent keeps what it has, and so does one that was told that history is broken: an apply was in flight by then, and
+/// fails for an immutable field.
 #[test]
 fn what_cannot_be_changed_is_not_replaced_once_the_agent_is_to_keep_still() {
     let known = to_be_recreated();
@@ -492,7 +493,7 @@ fn what_cannot_be_changed_is_not_replaced_once_the_agent_is_to_keep_still() {
     }
 }
 
-/// A list that is behind does not show what a former process made, or a creation of whose end nobody heard.
+/// A list that lags does not show what a former process created, or a creation whose end nobody heard.
 #[test]
 fn what_a_creation_has_found_or_left_is_removed_though_nothing_has_shown_it() {
     let exists = || OpResult::Create(Ok(Created::Exists(Box::new(observed(Some(1), false)))));

@@ -16,7 +16,7 @@ fn a_finished_job_that_its_ttl_removed_is_not_run_again_after_a_restart() {
     }
 }
 
-/// One with a TTL that is gone may have ended, though nobody has seen that.
+/// A Job with a TTL that is gone may have ended, though nobody has seen that.
 #[test]
 fn a_job_that_is_gone_after_a_restart_is_looked_for_and_not_run_again() {
     let mut offline = Offline::new(vec![entry(&key("batch", "Job", "once"), 1, 1)]);

@@ -1,4 +1,4 @@
-//! What comes to nothing each time it is tried says so.
+//! An operation that fails each time reports why.
 
 use super::*;
 
@@ -12,7 +12,7 @@ fn a_replacement_that_is_throttled_has_not_failed() {
     assert_eq!(server.outcome(), (Progress::Pending, Some(Reason::Throttled)));
 }
 
-/// Somebody makes it anew as soon as it is deleted.
+/// Somebody recreates it as soon as it is deleted.
 #[test]
 fn a_replacement_that_finds_something_each_time_is_said_to_fail() {
     let mut answers = [Says::Done; 8];
@@ -22,7 +22,7 @@ fn a_replacement_that_finds_something_each_time_is_said_to_fail() {
     assert_eq!(server.outcome(), (Progress::Failed, Some(Reason::Conflict)));
 }
 
-/// It has no label, so that nothing tells of it and each creation finds it.
+/// It has no label, so that no watch shows it and each creation finds it.
 #[test]
 fn what_is_in_the_way_each_time_is_said_to_be_unmanaged() {
     let never = ApplyPolicy { takeover: Takeover::Never, ..ApplyPolicy::default() };
@@ -57,7 +57,7 @@ fn a_removal_that_comes_to_nothing_each_time_says_why() {
     }
 }
 
-/// Those that carry out operations are wrong, which no type rules out.
+/// The executor is wrong, which no type rules out.
 #[test]
 fn an_operation_that_ends_as_another_backs_off() {
     let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
