@@ -1,4 +1,4 @@
-//! The agent without its edges: a state machine that is told what happened and says what to do.
+//! The agent without its edges: a state machine that takes events and returns effects.
 //!
 //! ```text
 //!  Answered ─▶ session ─▶ gather ─▶ fetch ─▶ switch ═ Persist ═▶ work ─▶ plan ────▶ Create, Apply
@@ -7,11 +7,11 @@
 //!  Executed ───────────────────────────────────────────────────────┴─▶ report ─▶ Send(Reported)
 //! ```
 //!
-//! Rooms, from the bottom up: [`interface`], [`model`], [`decide`], [`work`], then [`audit`], [`report`] and [`sync`]. None names one
-//! above it. [`Core`] has the state of all of them, and each adds to it the steps that are its own.
+//! Rooms, from the bottom up: [`interface`], [`model`], [`decide`], [`work`], then [`audit`], [`report`] and [`sync`]. None
+//! names one above it. [`Core`] has the state of all of them, and each adds its own steps to it.
 //!
-//! No clock, log, I/O or task: time comes with each event, and randomness from [`Config::seed`]. The process may end
-//! between any two effects: a new [`Core`] made from what the journal holds by then goes on from there.
+//! No clock, log, I/O or task: time comes with each event, and randomness from [`Config::seed`]. The process may end between
+//! any two effects: a new [`Core`] made from the journal of that moment goes on from there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -84,7 +84,7 @@ use work::queue::Work;
 pub struct Config {
     /// The pinned hub.
     pub hub: HubId,
-    /// What the cluster said of itself when the agent began.
+    /// The facts of the cluster when the agent began.
     pub facts: ClusterFacts,
     /// True once every fact of the cluster was answered.
     pub answered: bool,
@@ -92,18 +92,18 @@ pub struct Config {
     pub instance: Instance,
     /// How to join; not needed once the journal says that it was done.
     pub enrolment: Option<EnrolRequest>,
-    /// Where jitter comes from. Different for every agent and run.
+    /// The source of jitter. Different for every agent and run.
     pub seed: u64,
     pub fuse: FuseLimits,
     /// Between two patrols, about.
     pub patrol: Duration,
-    /// What is placed elsewhere is withheld.
+    /// Objects placed elsewhere are withheld.
     pub namespaces: Namespaces,
     /// What this build understands.
     pub capabilities: Capabilities,
 }
 
-/// How much is kept.
+/// Sizes, for metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoreStats {
     /// Of the accepted set; 0 without one.
@@ -123,7 +123,7 @@ pub struct Loaded {
     pub formers: Formers,
     /// The newest set that it accepted as one of its former targets.
     pub inherited: Option<Attested>,
-    /// Whether the token that was given is the one by which it was enrolled last.
+    /// Whether the given token is the one by which it was enrolled last.
     pub token_spent: bool,
     /// The cluster that this identity is of, if the hub was ever told.
     pub cluster: Option<Uid>,
@@ -153,7 +153,7 @@ pub struct Loaded {
     pub unsent: Vec<ObjectReport>,
     /// What ran, of sources that are not assigned any more: those of [`Write::Ran`].
     pub ran: Vec<(u64, Tombstone)>,
-    /// Every kind of which there ever was anything.
+    /// Every kind that ever had an object.
     pub kinds: Vec<(GroupKind, Arc<str>)>,
     pub came_back: Vec<RestoredObject>,
 }
@@ -165,18 +165,18 @@ pub struct Heard {
     history: Option<Continuity>,
 }
 
-/// The agent's state. Bounded by what is placed at its target: no body is kept, and no status that was reported.
+/// The agent's state. Bounded by what is placed at its target: it keeps no body, and no status that was reported.
 pub struct Core {
     config: Config,
     target: Option<TargetId>,
-    /// What this agent was before, whose marks are its own.
+    /// Former targets of this agent, whose marks are its own.
     formers: Formers,
     cluster_identity: ClusterIdentity,
     jitter: Jitter,
     session: Session,
     mode: AgentMode,
     token: Token,
-    /// How often the hub was asked since the mode is what it is.
+    /// How often the hub was asked in the present mode.
     asked: u32,
     sets: AcceptedSets,
     history: Continuity,
@@ -189,7 +189,7 @@ pub struct Core {
     associates: Associates,
     removals: BTreeMap<Tombstone, Removal>,
     journal_age: JournalAge,
-    /// When the API server first said something of what there is, if only that it does not say.
+    /// When the API server first answered a list, if only with a refusal.
     heard_at: Option<Monotonic>,
     /// Something could not be applied because its body was missing, since the last set was accepted.
     lacks_bodies: bool,
@@ -201,7 +201,7 @@ pub struct Core {
     recorded: usize,
     kinds: Kinds,
     forbidden_kinds: ForbiddenKinds,
-    /// The same of what webhooks, policies and quotas refuse: that is each object's own affair, and no right that is missing.
+    /// The same for refusals of webhooks, policies and quotas: those concern single objects, and are no missing right.
     not_admitted: ForbiddenKinds,
     fuse: Fuse,
     approvals: Approvals,
@@ -215,7 +215,7 @@ pub struct Core {
     believe_marks: bool,
     decommission: Decommission,
     handed_to: Option<Enrolled>,
-    /// What the edges were told of it.
+    /// The version of it that the edges know.
     told_decommission: Option<DecommissionReport>,
     phase: Phase,
 }
@@ -223,7 +223,7 @@ pub struct Core {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Running,
-    /// Asked to end: what is under way is finished, nothing is begun.
+    /// Asked to end: operations in flight are finished, none is begun.
     Stopping,
     /// Nothing is done any more.
     Ended,
@@ -300,7 +300,7 @@ impl Core {
             phase: Phase::Running,
             config,
         };
-        // The entries first: what was applied as they say is kept with them.
+        // The entries first: records of objects that are as they say are kept with them.
         for entry in entries {
             core.put_entry(entry);
             core.compact_if_many();
@@ -328,8 +328,8 @@ impl Core {
         core
     }
 
-    /// What the hub said to this core that one which begins from a journal has to know, and to write there. That it said nothing
-    /// against the agent is no such thing: it says so again.
+    /// What this core heard from the hub and a core that begins from a journal must know, and write there. That nothing
+    /// restricts the agent is not included: the hub says so again.
     pub fn heard(&self) -> Heard {
         Heard {
             mode: (self.mode != AgentMode::Active).then(|| self.mode.clone()),
@@ -337,7 +337,7 @@ impl Core {
         }
     }
 
-    /// Begins with what a core heard that had no journal, and has the journal know it.
+    /// Begins with what a core without a journal has heard, and writes it to the journal.
     #[must_use]
     pub fn having(mut self, heard: Heard) -> Self {
         let Heard { mode, history } = heard;
@@ -394,7 +394,7 @@ impl Core {
         self.flush_effects(now, out);
     }
 
-    /// How much is kept, for metrics.
+    /// Sizes, for metrics.
     pub fn stats(&self) -> CoreStats {
         CoreStats {
             revision: self.sets.current().map_or(0, |accepted| accepted.version.revision.0),
@@ -403,7 +403,7 @@ impl Core {
         }
     }
 
-    /// How much the API server is asked at once, for metrics.
+    /// How many requests the API server gets at once, for metrics.
     pub fn concurrency(&self) -> ConcurrencyReading {
         self.work.concurrency()
     }
@@ -413,7 +413,7 @@ impl Core {
         self.is_set_back()
     }
 
-    /// How many kinds the agent has no permission for, as far as it was refused, for metrics.
+    /// How many kinds the agent was refused, for metrics.
     pub fn kinds_forbidden(&self) -> usize {
         self.kinds.forbidden(&self.forbidden_kinds).len()
     }
@@ -447,7 +447,7 @@ impl Core {
         self.fetch_more(out);
     }
 
-    /// What follows from whatever the event changed: operations, writes, reports, watches, timers.
+    /// The consequences of an event: operations, writes, reports, watches, timers.
     fn flush_effects(&mut self, now: Monotonic, out: &mut Effects) {
         if self.phase == Phase::Ended {
             return;
@@ -469,12 +469,12 @@ impl Core {
         }
         self.compact();
         self.patrol(now, out);
-        // Who begins nothing gives up no wave either, and would be woken for that again and again.
+        // While nothing begins, no wave is given up, and the agent would be woken for that over and over.
         let gates = self.gates.next_due().filter(|_| self.begins(now));
         let due = [self.work.next_retry(), self.work.next_given_up(now), gates, self.disk.next_retry()];
         let retry = due.into_iter().flatten().chain(self.look_first_until(now)).min();
         self.work.set_timer(retry, out);
-        // Without a session nobody is told anything, whatever is left to say. One that is being renewed is waited for.
+        // Without a session nothing can be reported. One that is being renewed is waited for.
         let quiet = !self.renews_session() && (self.session_name().is_none() || self.reports.is_quiet());
         let idle = self.work.is_idle() && self.disk.is_idle() && quiet;
         if self.phase == Phase::Stopping && idle && !self.say_goodbye(now, out) {
@@ -488,7 +488,7 @@ impl Core {
         self.objects.compact(&self.desired, me);
     }
 
-    /// For whoever goes through many objects in one step.
+    /// For steps that touch many objects.
     fn compact_if_many(&mut self) {
         if self.objects.is_wide_open() {
             self.compact();
@@ -496,7 +496,7 @@ impl Core {
     }
 }
 
-/// Whether an API server has said something, and is not just away.
+/// Whether an API server has answered a list, and is not just away.
 fn is_word_of_the_api_server(event: &Event) -> bool {
     match event {
         Event::Listed { .. } => true,

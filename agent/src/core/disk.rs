@@ -1,5 +1,5 @@
-//! Writes to the journal: one batch at a time, all others gather behind it. A batch that fails is written again, before
-//! anything later, until it succeeds.
+//! Writes to the journal: one batch at a time; all others are collected for the next. A batch that fails is written again,
+//! before anything later, until it succeeds.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::core::model::change::Change;
 /// Wait after a failed write, doubled each time up to the second. A full disk is emptied by a person or a rotation.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// Bytes of bodies that may wait for the disk before no more are asked for: what four answers hold.
+/// Bytes of bodies that may wait for the disk before no more are requested: what four answers hold.
 pub(super) const BODIES_WAITING_BYTES_MAX: usize = 4 << 20;
 
 /// What may be done once a batch is on disk.
@@ -95,7 +95,7 @@ impl Disk {
         }
     }
 
-    /// Takes the end of a write and says what may be done now.
+    /// Takes the end of a write and returns what may be done now.
     pub(super) fn persisted(
         &mut self,
         now: Monotonic,

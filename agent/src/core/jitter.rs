@@ -16,7 +16,7 @@ impl Jitter {
         self.below(ceiling(failures, base, cap))
     }
 
-    /// As [`Jitter::full`], but never less than half of it: for what costs others something each time.
+    /// As [`Jitter::full`], but never less than half of it: for attempts that cost others something each time.
     pub(super) fn half(&mut self, failures: u32, base: Duration, cap: Duration) -> Duration {
         let half = ceiling(failures, base, cap) / 2;
         half + self.below(half)

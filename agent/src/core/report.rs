@@ -1,4 +1,4 @@
-//! Tells the hub and the cluster how things are.
+//! Reports the state of objects and target to the hub and the cluster.
 
 pub(super) mod associated;
 pub(super) mod kube_events;

@@ -239,7 +239,7 @@ pub(crate) fn target_id() -> TargetId {
     "22222222-2222-4222-8222-222222222222".parse().unwrap()
 }
 
-/// A target that the agent comes to be.
+/// A target that the agent becomes.
 pub(super) fn heir(number: u128) -> TargetId {
     TargetId::from_uuid(uuid::Uuid::from_u128(77 + number))
 }

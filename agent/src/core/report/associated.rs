@@ -1,5 +1,5 @@
-//! What is made of placed objects, where a Placement asks for it: which kinds are followed for that, what comes of it, and
-//! when that is said.
+//! Associated objects, where a Placement asks for them: which kinds are watched for that, their counts, and when those are
+//! reported.
 //!
 //! ```text
 //!  entries, what stands in their place ─▶ wanted ─▶ Effect::Follow
@@ -26,18 +26,18 @@ mod wanted;
 use aggregate::{Aggregate, KEPT_MAX, Touched};
 use wanted::{follows, is_link};
 
-/// Between two reports of what was made of one object, however often it changes: a Pod that crashes all the time makes
-/// two reports in a minute, of less than a kilobyte each.
+/// Between two reports of counts of one object, however often they change: a Pod that crashes all the time makes two reports
+/// in a minute, of less than a kilobyte each.
 const SAY_EVERY_SECONDS: u64 = 30;
 /// Between two lists of a kind that are made because something was asked for late.
 const LIST_EVERY: Duration = Duration::from_mins(1);
-/// What nobody asks for any more is forgotten after so long, all at once.
+/// What nobody asks for any more is dropped after so long, all at once.
 const SWEEP_AFTER: Duration = Duration::from_secs(10);
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Associates {
     aggregate: Aggregate,
-    /// How many want each kind, and for how much of it.
+    /// How many policies want each kind, and for how much of it.
     needs: BTreeMap<(AssociatedKind, Depth), usize>,
     /// How many there are in each namespace.
     namespaces: BTreeMap<Arc<str>, usize>,
@@ -45,11 +45,11 @@ pub(in crate::core) struct Associates {
     changed: bool,
     /// Objects to evaluate again.
     told_of: BTreeSet<ObjectKey>,
-    /// Kinds of which something may be there that was seen before it was asked for.
+    /// Kinds of which objects may exist that were seen before they were asked for.
     missed: BTreeSet<AssociatedKind>,
     list_at: Option<Monotonic>,
     sweep_at: Option<Monotonic>,
-    /// Of which objects something was said lately, and of which there is news.
+    /// The objects whose counts were reported lately, and those with changes.
     rate: Rate<Arc<ObjectKey>, (), SAY_EVERY_SECONDS>,
     told: BTreeMap<ObjectKey, ReportedCounts>,
     runs: u32,
@@ -73,9 +73,9 @@ struct Watch {
 enum View {
     Unlisted,
     Current,
-    /// What was known still stands, until it is listed again.
+    /// The last counts still hold, until it is listed again.
     Lost(Reason, String),
-    /// It may not be watched, or is not there, so that nothing is known.
+    /// It may not be watched, or is not served, so that nothing is known.
     Refused(Reason, String),
 }
 
@@ -96,7 +96,7 @@ impl Associates {
         self.changed = true;
     }
 
-    /// Whether an object's counts of a kind are complete: that kind was listed, and what leads to it.
+    /// Whether an object's counts of a kind are complete: that kind was listed, and those on the way to it.
     fn is_known(&self, kind: AssociatedKind, follows: &wanted::Wanted) -> bool {
         let is_leaf = kind == AssociatedKind::Pods;
         let links = follows.keys().filter(|link| is_leaf && is_link(**link));
@@ -105,7 +105,7 @@ impl Associates {
         })
     }
 
-    /// What is to be watched from now on, if it is not what it was.
+    /// The watches from now on, if they differ from the present ones.
     fn take_change(&mut self, now: Monotonic) -> Option<BTreeMap<AssociatedKind, Follow>> {
         if self.aggregate.take_room() {
             self.missed.extend(self.watches.keys());
@@ -148,7 +148,7 @@ impl Associates {
         news.then(|| self.watches.iter().map(|(kind, watch)| (*kind, watch.follow.clone())).collect())
     }
 
-    /// There is news of an object: it is said now, or when enough time has passed since the last time.
+    /// Counts of an object changed: they are reported now, or when the interval is over.
     fn touch(&mut self, key: &Arc<ObjectKey>, now: Monotonic) {
         if self.aggregate.follows(key).is_none() {
             return;
@@ -156,7 +156,7 @@ impl Associates {
         self.rate.news(now, Arc::clone(key));
     }
 
-    /// Whether the hub was told what was made of it.
+    /// Whether the hub has counts of it.
     pub(super) fn has_told(&self, key: &ObjectKey) -> bool {
         self.told.contains_key(key)
     }
@@ -208,7 +208,7 @@ impl Core {
         Some(&policy.associated).filter(|asked| !asked.is_empty())
     }
 
-    /// Follows what is asked for by now, from what stands there by now.
+    /// Follows the present policy for the present object.
     fn associate(&mut self, now: Monotonic, key: &ObjectKey) {
         let follows = self.asked(key).map(|asked| follows(&key.kind, asked)).filter(|follows| !follows.is_empty());
         let former = self.associates.aggregate.follows(key).cloned();
@@ -221,7 +221,7 @@ impl Core {
                     self.associates.unneed(key, former);
                 }
                 self.associates.need(key, &follows);
-                // What was made of what is there already was seen before anybody asked for it.
+                // Associated objects that exist already were seen before anybody asked for them.
                 let there =
                     self.objects.get(key).is_some_and(|object| object.seen().is_some() || object.record.is_some());
                 if there {
@@ -249,7 +249,7 @@ impl Core {
         (ownership == Ownership::Ours).then(|| seen.uid.clone())
     }
 
-    /// An object is taken over that was not ours: what was made of it was seen before.
+    /// A foreign object is adopted: its associated objects were seen before.
     pub(in crate::core) fn associates_adopted(&mut self, key: &ObjectKey) {
         if let Some(follows) = self.associates.aggregate.follows(key)
             && !self.associates.aggregate.is_bound(key)
@@ -312,7 +312,7 @@ impl Core {
         }
     }
 
-    /// What is to be watched, forgotten and said by now, and when next.
+    /// Updates watches, drops what is no longer asked for, reports what is due, and schedules the next.
     pub(in crate::core) fn flush_associated(&mut self, now: Monotonic, out: &mut Effects) {
         for key in std::mem::take(&mut self.associates.told_of) {
             self.associate(now, &key);
@@ -338,7 +338,7 @@ impl Core {
         }
     }
 
-    /// A report of it goes out; that nothing was known yet is none.
+    /// Counts of it are sent; unknown counts are not.
     pub(in crate::core) fn associated_said(&mut self, now: Monotonic, key: &ObjectKey) {
         self.associates.rate.said(now, Arc::new(key.clone()), ());
     }
@@ -347,7 +347,7 @@ impl Core {
         self.associates.timer = None;
     }
 
-    /// The hub does not know what it was told, or another session began.
+    /// The hub forgot what it was told, or another session began.
     pub(in crate::core) fn repeat_associated(&mut self, now: Monotonic) {
         let Associates { aggregate, told, .. } = &mut self.associates;
         told.retain(|key, _| aggregate.follows(key).is_some());
@@ -359,13 +359,13 @@ impl Core {
         }
     }
 
-    /// What was made of one object, if that is news to the hub.
+    /// The counts of one object, if they are news to the hub.
     pub(in crate::core) fn associated_report(&self, key: &ObjectKey) -> Option<(AssociatedReport, Digest)> {
         let told = self.associates.told.get(key);
         let made = self.associated_made(key);
         let source = match self.desired.get(key) {
             Some(entry) if made.is_some() => entry.source.uid.clone(),
-            // What the hub knows of is not followed any more.
+            // The hub has counts of a kind that is not followed any more.
             Some(_) | None => told?.source.clone(),
         };
         let report = AssociatedReport { key: key.clone(), source_uid: source, made: made.unwrap_or_default() };
@@ -376,7 +376,7 @@ impl Core {
         (news && !empty).then_some((report, digest))
     }
 
-    /// All that is asked for and known; none of what is not followed.
+    /// Everything that is asked for and known; nothing that is not followed.
     fn associated_made(&self, key: &ObjectKey) -> Option<BTreeMap<AssociatedKind, Made>> {
         let follows = self.associates.aggregate.follows(key)?;
         let mut found = self.associates.aggregate.made(key);

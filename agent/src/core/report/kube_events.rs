@@ -1,5 +1,4 @@
-//! Events on objects that differ from their source and keep failing. Success, and a failure that the next try fixes, get
-//! none.
+//! Events on objects that differ from their source and keep failing. Success, and a failure that the next try fixes, get none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,13 +11,13 @@ use crate::core::Core;
 use crate::core::interface::effect::{Effect, Effects, KubeEvent};
 use crate::core::model::removal::RemovalState;
 
-/// Tries that must have failed before the first Event: what the next try puts right is no news.
+/// Tries that must have failed before the first Event: what the next try fixes is no news.
 const TRIES_MIN: u32 = 2;
 /// Between two Events of one object for one reason.
 const REPEAT_EVERY: Duration = Duration::from_mins(10);
-/// Events that are remembered, so as not to be repeated too soon. What is forgotten is at worst told again.
+/// Events that are remembered, so as not to be repeated too soon. A forgotten one is at worst recorded again.
 const REMEMBERED_MAX: usize = 1024;
-/// Events asked for in one step; one step concludes on few objects, unless something befell a whole kind.
+/// Events recorded in one step; a step concludes on few objects, unless a whole kind is affected.
 const AT_ONCE_MAX: usize = 64;
 
 #[derive(Debug, Default)]
@@ -29,7 +28,7 @@ pub(in crate::core) struct KubeEvents {
 }
 
 impl KubeEvents {
-    /// Whether it is to be told now; remembers that it was.
+    /// Whether it is to be recorded now; remembers that it was.
     fn is_due(&mut self, now: Monotonic, key: &ObjectKey, reason: Reason) -> bool {
         if self.pending.len() >= AT_ONCE_MAX {
             return false;
@@ -52,8 +51,8 @@ impl KubeEvents {
     }
 }
 
-/// Whether a person at the cluster can do something about it, or wants to know. An API server that is away or has no time
-/// could not be told, and a kind, namespace or body that is still to come is no fault.
+/// Whether a person at the cluster can do something about it, or wants to know. An API server that is away or overloaded could
+/// not record it, and a kind, namespace or body that is still to come is no fault.
 fn is_notable(reason: Reason) -> bool {
     match reason {
         Reason::Conflict
@@ -106,7 +105,7 @@ fn is_notable(reason: Reason) -> bool {
 }
 
 impl Core {
-    /// An object is to be tried again; if it failed before as well, that is told.
+    /// An object is to be tried again; if it failed before as well, that is recorded.
     pub(in crate::core) fn record_failure(&mut self, now: Monotonic, key: &ObjectKey) {
         let Some(object) = self.objects.get(key) else { return };
         let outcome = &object.outcome;
@@ -117,7 +116,7 @@ impl Core {
         }
     }
 
-    /// A removal is to be tried again; if it is held and was before, that is told.
+    /// A removal is to be tried again; if it is held and was before, that is recorded.
     pub(in crate::core) fn record_held(
         &mut self,
         now: Monotonic,

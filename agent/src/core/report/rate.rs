@@ -9,13 +9,14 @@ use tideline_common::Monotonic;
 
 use crate::core::Phase;
 
-/// Of each of which something was said within so many seconds: when, and what came with it that is never to wait.
+/// Keys with a report within the interval: when it was, and the part of it that must never wait.
 #[derive(Debug)]
 pub(in crate::core) struct Rate<K, V, const SECONDS: u64> {
     said: BTreeMap<K, (Monotonic, V)>,
     /// The same, the oldest first.
     oldest: BTreeSet<(Monotonic, K)>,
-    /// When those are due of which there is more to say. That moment never moves, so that what changes all the time is said.
+    /// When the keys with further changes are due. That moment never moves, so that a key that changes all the time is
+    /// reported.
     due: BTreeSet<(Monotonic, K)>,
 }
 
@@ -28,14 +29,14 @@ impl<K, V, const SECONDS: u64> Default for Rate<K, V, SECONDS> {
 impl<K: Ord + Clone, V: PartialEq, const SECONDS: u64> Rate<K, V, SECONDS> {
     const EVERY: Duration = Duration::from_secs(SECONDS);
 
-    /// Something is said of it now.
+    /// A report of it goes out now.
     pub(in crate::core) fn said(&mut self, now: Monotonic, key: K, value: V) {
         self.forget(&key);
         self.oldest.insert((now, key.clone()));
         self.said.insert(key, (now, value));
     }
 
-    /// Whether what there is to say of it waits, since nothing changed in it but what may wait. Then it is due later.
+    /// Whether its changes wait, since all of them may. Then they are due later.
     pub(in crate::core) fn holds(&mut self, now: Monotonic, key: &K, value: &V) -> bool {
         let Some((said, former)) = self.said.get(key) else { return false };
         let at = *said + Self::EVERY;
@@ -46,7 +47,7 @@ impl<K: Ord + Clone, V: PartialEq, const SECONDS: u64> Rate<K, V, SECONDS> {
         holds
     }
 
-    /// There is something to say of it: it is due now, or when its time is over.
+    /// It changed: it is due now, or when its interval is over.
     pub(in crate::core) fn news(&mut self, now: Monotonic, key: K) {
         let at = self.said.get(&key).map_or(now, |(said, _)| now.max(*said + Self::EVERY));
         self.due.insert((at, key));
@@ -62,7 +63,7 @@ impl<K: Ord + Clone, V: PartialEq, const SECONDS: u64> Rate<K, V, SECONDS> {
         }
     }
 
-    /// Takes whatever is due, and forgets whose time is over; everything that waits, if there is but a last report to come.
+    /// Takes whatever is due, and forgets keys whose interval is over; everything that waits, for the last report.
     pub(in crate::core) fn take(&mut self, now: Monotonic, phase: Phase) -> BTreeSet<K> {
         if phase == Phase::Running { self.take_due(now) } else { self.take_waiting() }
     }

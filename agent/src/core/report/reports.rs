@@ -1,8 +1,8 @@
-//! Says how things are. What changed gathers for a moment and goes out in pages; what the hub acknowledged is remembered
-//! by its digests, so that nothing is said twice.
+//! Reports states to the hub. Changes are collected for a moment and sent in pages; acknowledged reports are remembered by
+//! their digests, so that nothing is sent twice.
 //!
-//! How much is told of an object is for its policy to say (`class`). What a watch showed of it, and nothing else, waits where
-//! something was said of it a moment ago (`rate`).
+//! How much is reported of an object is for its policy to say (`class`). A change that only a watch showed waits if the object
+//! was reported a moment ago (`rate`).
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -31,24 +31,24 @@ use crate::core::{Core, Phase};
 
 mod class;
 
-/// Changes gather this long before they are sent.
+/// Changes are collected this long before they are sent.
 const GATHER: Duration = Duration::from_millis(50);
-/// Parts of the time after which the hub calls a target stale, at the end of each of which it hears from it.
+/// Into so many parts the time is divided after which the hub calls a target stale; a report goes out at the end of each.
 const HEARTBEATS: u32 = 3;
-/// Between two words about one object that say nothing but what a watch showed: twelve in a minute of one whose status changes
-/// all the time. A rollout of a minute is followed as well as a person can.
+/// Between two reports of one object that contain nothing but what a watch showed: twelve a minute for one whose status
+/// changes all the time. A rollout of a minute is followed as well as a person can.
 const OBSERVED_EVERY_SECONDS: u64 = 5;
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Reports {
     dirty: BTreeSet<KeyRef>,
-    /// What was said of objects within that time, by a digest of what came of our own operations, and of which there
-    /// is more to say. At the end of the process it is said with the last report.
+    /// The objects that were reported within that time, by a digest of the results of our own operations, and those with
+    /// further changes. At the end of the process these go out with the last report.
     rate: Rate<KeyRef, u64, OBSERVED_EVERY_SECONDS>,
     removed: BTreeSet<Tombstone>,
-    /// Removals that came to nothing, because the same source is assigned there again.
+    /// Removals that ended without effect, because the same source is assigned there again.
     overtaken: BTreeSet<Tombstone>,
-    /// Of these there is news of what was made of them.
+    /// Objects whose counts changed.
     associated: BTreeSet<ObjectKey>,
     /// Since when something waits to be sent.
     since: Option<Monotonic>,
@@ -59,10 +59,10 @@ pub(in crate::core) struct Reports {
     last_sent: Option<Monotonic>,
     /// Goodbye was said.
     parted: bool,
-    /// What the hub's memory of reports was called last; what was told before is forgotten when that changes.
+    /// The last id of the hub's memory of reports; earlier acknowledgements are void when that changes.
     memory: Option<u64>,
     told: Option<Facts>,
-    /// The highest version of which it was said that every entry was tried.
+    /// The highest version for which it was reported that every entry was tried.
     applied: Option<Version>,
     timer: Option<Monotonic>,
 }
@@ -78,7 +78,7 @@ struct Flight {
     facts: Facts,
 }
 
-/// What is said of the target as a whole.
+/// The report of the target as a whole.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Facts {
     applied: Option<Version>,
@@ -108,18 +108,18 @@ impl Reports {
         self.removed.insert(tombstone);
     }
 
-    /// What was to be removed is assigned again, of the same source.
+    /// An object that was to be removed is assigned again, of the same source.
     pub(in crate::core) fn overtaken(&mut self, tombstone: Tombstone, now: Monotonic) {
         self.since.get_or_insert(now);
         self.overtaken.insert(tombstone);
     }
 
-    /// Nothing stands there any more of what the hub was told of, and nobody removed it.
+    /// The object that the hub was told of is gone, and nobody removed it.
     pub(in crate::core) fn vanished(&mut self, what: Tombstone) {
         self.removed.insert(what);
     }
 
-    /// It is not said any more, and should it be said already, the answer means nothing.
+    /// It is not reported any more, and if a report is in flight, its acknowledgement means nothing.
     pub(in crate::core) fn forget_removed(&mut self, tombstone: &Tombstone) {
         self.removed.remove(tombstone);
         if let Some(flight) = &mut self.flight {
@@ -127,7 +127,7 @@ impl Reports {
         }
     }
 
-    /// What is being said of an object is of a time before: the answer to it means nothing.
+    /// A report of an object in flight is outdated: its acknowledgement means nothing.
     pub(in crate::core) fn say_anew(&mut self, key: &ObjectKey) {
         if let Some(flight) = &mut self.flight {
             flight.objects.retain(|(told, _)| told != key);
@@ -146,7 +146,7 @@ impl Reports {
         if let Some(object) = object
             && let Status::Awaited { failed } = object.live.status
         {
-            // An operation is under way, which brings a status with it; until then the old one is known to the hub.
+            // An operation in flight brings a status with it; until then the hub has the old one.
             object.live.status = Status::Dropped { failed };
             self.dirty.insert(key.into());
         }
@@ -156,7 +156,7 @@ impl Reports {
         self.dirty.is_empty() && self.removed.is_empty() && self.overtaken.is_empty() && self.associated.is_empty()
     }
 
-    /// What has waited for its turn is news now; everything, if this is the last report.
+    /// Objects whose interval is over have news; everything, if this is the last report.
     fn wake(&mut self, now: Monotonic, phase: Phase) {
         let due = self.rate.take(now, phase);
         if !due.is_empty() {
@@ -178,12 +178,12 @@ impl Reports {
         self.flight.as_ref().is_some_and(|flight| Some(flight.session) == session)
     }
 
-    /// Whether nothing is left to say, or nobody listens.
+    /// Whether nothing is left to report, or there is nobody to report to.
     pub(in crate::core) fn is_quiet(&self) -> bool {
         self.flight.is_none() && (self.is_empty() || self.failures > 0 || self.last_sent.is_none())
     }
 
-    /// Whether a last report may be sent: nobody is told who has not answered before.
+    /// Whether a last report may be sent: not to a hub that has not answered before.
     pub(in crate::core) fn may_part(&self) -> bool {
         !self.parted && self.failures == 0 && self.last_sent.is_some()
     }
@@ -195,7 +195,7 @@ impl Reports {
 }
 
 impl Core {
-    /// There may be news of an object.
+    /// An object may have changed.
     pub(in crate::core) fn dirty(&mut self, key: &ObjectKey, now: Monotonic) {
         self.reports.dirty(self.objects.name(key), now);
     }
@@ -274,8 +274,8 @@ impl Core {
         out.push(Effect::Send { id, request: Request::Reported(request) });
     }
 
-    /// Says, once and as the last, that this process uses its session no more. True while that is under way: whoever does not
-    /// answer is not waited for, and nobody is told who has not answered before.
+    /// Sends the last report, which says that this process uses its session no more. True while that is in flight: a hub that
+    /// does not answer is not waited for, and one that has not answered before gets none.
     pub(in crate::core) fn say_goodbye(&mut self, now: Monotonic, out: &mut Effects) -> bool {
         let Some(session) = self.session_name().filter(|_| self.mode == AgentMode::Active) else { return false };
         if !self.reports.may_part() {
@@ -313,7 +313,7 @@ impl Core {
                 self.reports.failures = self.reports.failures.saturating_add(1);
                 let wait = self.wait_after(self.reports.failures, other.err().as_ref());
                 self.reports.not_before = Some(now + wait);
-                // The hub may have taken it or not: what it was told before is not what it knows.
+                // The hub may have taken it or not: earlier acknowledgements do not count.
                 self.reports.told = None;
                 for (key, _) in objects {
                     self.dirty(&key, now);
@@ -350,12 +350,12 @@ impl Core {
         if self.removals.get(tombstone).is_some_and(|removal| removal.state == RemovalState::Done) {
             self.disk.write(Write::Removed(tombstone.clone()));
             self.forget_removal(tombstone);
-            // Something of ours may stand there that the removal was not about.
+            // An object of ours may exist that the removal was not about.
             self.dirty(&tombstone.key, now);
         }
     }
 
-    /// The hub does not know what it was told.
+    /// The hub forgot what it was told.
     pub(in crate::core) fn resend(&mut self, now: Monotonic, out: &mut Effects) {
         let names: Vec<KeyRef> = self.objects.names().cloned().collect();
         let mut awaited: BTreeSet<GroupKind> = BTreeSet::new();
@@ -449,13 +449,13 @@ impl Core {
 
     fn add_associated(&mut self, now: Monotonic, key: ObjectKey, page: &mut Page) {
         let Some((report, digest)) = self.associated_report(&key) else {
-            // It was counted, and comes to the same: that is not counted again sooner.
+            // The counts are unchanged: they are not counted again sooner.
             if self.associates.has_told(&key) {
                 self.associated_said(now, &key);
             }
             return;
         };
-        // That it is counted no more keeps nothing waiting that is to be counted again.
+        // Being counted no more delays no other count.
         if !report.made.is_empty() {
             self.associated_said(now, &key);
         }
@@ -467,7 +467,7 @@ impl Core {
     fn add_report(&mut self, now: Monotonic, name: KeyRef, page: &mut Page) {
         let key = name.key().clone();
         let Some(object) = self.objects.get(&key) else { return };
-        // What was done is not said before the journal knows it; then the key comes again.
+        // A result is not reported before the journal knows it; then the key comes again.
         if object.unrecorded > 0 {
             return;
         }
@@ -483,13 +483,13 @@ impl Core {
         };
         let explained = self.desired.get(&key).is_some() || self.removals_of(&key).next().is_some();
         let unexplained = (!explained).then(|| report.source_uid.clone());
-        // It stands there again, if it was ever gone.
+        // It exists again, if it was ever gone.
         let there = Tombstone { key: key.clone(), source: report.source_uid.clone() };
         self.reports.forget_removed(&there);
         if let Ok(at) = page.removed.binary_search(&there) {
             page.removed.remove(at);
         }
-        // The report that says whose it is now may be lost, or wait for a status, and then never be due again.
+        // The report that names its present source may be lost, or wait for a status, and then never be due again.
         if let Some(source) = self.explain(&key, unexplained) {
             let former = Tombstone { key: key.clone(), source };
             if former != there && !self.removals.contains_key(&former) {
@@ -542,7 +542,7 @@ impl Core {
             }
             Some(status) => {
                 object.live.status = status;
-                // What it was told before with a status is not what it knows any more.
+                // The status that it was reported with before does not hold any more.
                 object.told = None;
             }
             None if same => {
@@ -558,8 +558,8 @@ impl Core {
         page.objects.push(report);
     }
 
-    /// Notes what the hub is told of an object that nothing explains, if anything, and returns what it was told before. As
-    /// long as it believes that something stands there, the kind is watched for its end, whoever else needs it.
+    /// Notes what the hub is told of an unexplained object, if anything, and returns what it was told before. As long as the
+    /// hub believes that the object exists, the kind is watched for its end, whatever else needs it.
     fn explain(&mut self, key: &ObjectKey, unexplained: Option<Uid>) -> Option<Uid> {
         let object = self.objects.get_mut(key)?;
         let former = std::mem::replace(&mut object.unexplained, unexplained);
@@ -575,13 +575,13 @@ impl Core {
         former
     }
 
-    /// Whether something that the hub is told of stands there for this source.
+    /// Whether an object that the hub is told of exists for this source.
     fn speaks_of(&self, Tombstone { key, source }: &Tombstone) -> bool {
         let assigned = self.assigns(key, source);
         assigned || self.objects.get(key).is_some_and(|object| object.unexplained.as_ref() == Some(source))
     }
 
-    /// What came of our own operations on one object; none if there is nothing to say.
+    /// The results of our own operations on one object; none if there is nothing to report.
     fn object_report(&self, key: &ObjectKey, object: &Object) -> Option<ObjectReport> {
         let (source_uid, progress, reason, message) = if let Some(entry) = self.desired.get(key) {
             let Outcome { progress, reason, message } = &object.outcome;
@@ -604,7 +604,7 @@ impl Core {
         })
     }
 
-    /// What is said of an object that is not assigned.
+    /// The report of an object that is not assigned.
     fn leaving(&self, key: &ObjectKey, object: &Object) -> Option<(Uid, Progress, Option<Reason>, String)> {
         let mut removals = self.removals_of(key).peekable();
         if removals.peek().is_some() {
@@ -653,8 +653,8 @@ impl Core {
     }
 }
 
-/// Bytes of a removal in a message: a key of 253 + 63 characters, a UID, and names of fields. As many
-/// again say that it ran.
+/// Bytes of a removal in a message: a key of 253 + 63 characters, a UID, and names of fields. As many again for the fact that
+/// it ran.
 const REMOVED_BYTES: usize = 512;
 /// With the last of them there is room for a status still.
 const REMOVALS_BYTES_MAX: usize = REPORT_PAGE_BYTES_MAX - STATUS_BYTES_MAX - 2 * REMOVED_BYTES;
@@ -677,7 +677,7 @@ fn short(bytes: &[u8]) -> u64 {
     digest.as_bytes().iter().take(size_of::<u64>()).fold(0, |short, byte| short << 8 | u64::from(*byte))
 }
 
-/// Cuts a message where it becomes too long.
+/// Truncates a message that is too long.
 fn bounded(mut message: String) -> String {
     truncate(&mut message, MESSAGE_BYTES_MAX);
     message

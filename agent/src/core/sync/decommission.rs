@@ -46,7 +46,7 @@ impl Core {
             if how == Decommission::No {
                 let retired = self.removals.iter().filter(|(_, removal)| removal.cause == Cause::Retired);
                 for removal in retired.map(|(removal, _)| removal.clone()).collect::<Vec<_>>() {
-                    // What is asked of the cluster at this moment ends as that answers.
+                    // An operation in flight at this moment ends as the cluster answers.
                     if !self.is_removing(&removal) {
                         self.spare(now, &removal);
                     }
@@ -68,8 +68,8 @@ impl Core {
         flight.and_then(|flight| self.work.removal_of(flight)) == Some(removal)
     }
 
-    /// The cluster stays in service: this removal ends, and leaves nothing behind. Where something of it may have been done,
-    /// before a restart or without an answer, it ends when that is known.
+    /// The cluster stays in service: this removal ends, and leaves nothing behind. Where part of it may have been done, before
+    /// a restart or without an answer, it ends when that is known.
     pub(in crate::core) fn spare(&mut self, now: Monotonic, removal: &Tombstone) {
         let object = self.objects.get(&removal.key);
         let recorded = object
@@ -124,8 +124,8 @@ impl Core {
         self.forget_removal(removal);
     }
 
-    /// The cluster has answered a step of this removal. One that stood on the decommission alone stands for itself once it was
-    /// accepted; refused, it is none any more where the cluster is in service again. Returns whether it goes on.
+    /// The cluster has answered a step of this removal. A removal for the decommission alone becomes an ordinary one once it
+    /// was accepted; refused, it ends where the cluster is in service again. Returns whether it goes on.
     pub(in crate::core) fn retires(
         &mut self,
         now: Monotonic,
@@ -161,7 +161,7 @@ impl Core {
         }
     }
 
-    /// Has everything removed that is ours and that nothing says was unassigned.
+    /// Begins the removal of every object of ours that nothing says was unassigned.
     pub(in crate::core) fn retire_all(&mut self) {
         if self.decommission != Decommission::No {
             for key in self.objects.keys().cloned().collect::<Vec<_>>() {
@@ -170,7 +170,7 @@ impl Core {
         }
     }
 
-    /// How far that is; none for a cluster in service.
+    /// Its progress; none for a cluster in service.
     pub(in crate::core) fn decommissioned(&self) -> Option<DecommissionReport> {
         let how = self.decommission;
         (how != Decommission::No).then_some(DecommissionReport { how, left: self.removals.len() as u64 })

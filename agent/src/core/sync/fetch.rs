@@ -10,7 +10,7 @@ use tideline_common::wire::v1::{BodiesAnswer, Body, BodyWanted};
 use crate::core::interface::effect::RequestId;
 use crate::core::model::change::Change;
 
-/// Requests for bodies under way at once: enough to keep a link of 100 ms and 40 MB/s busy with 1 MiB answers.
+/// Requests for bodies in flight at once: enough to keep a link of 100 ms and 40 MB/s busy with 1 MiB answers.
 pub(in crate::core) const BODY_REQUESTS_MAX: usize = 4;
 /// Bodies asked for at once: of 2 KiB, which is common, as many as an answer holds.
 const BODIES_PER_REQUEST: usize = BODY_BATCH_BYTES_MAX / (2 << 10);
@@ -30,7 +30,7 @@ pub(in crate::core) struct Fetch {
 #[derive(Debug, Default)]
 pub(in crate::core) struct Fetched {
     pub(in crate::core) bodies: Vec<(Digest, Arc<str>)>,
-    /// The set is outdated: some body cannot be had any more.
+    /// The set is outdated: some body is no longer available.
     pub(in crate::core) outdated: bool,
     /// Anything came at all.
     pub(in crate::core) progress: bool,
@@ -41,7 +41,7 @@ impl Fetch {
         Self { change, wanted: wanted.into(), parts: BTreeMap::new(), flights: BTreeMap::new(), whole: 0 }
     }
 
-    /// How many bodies came whole: those are kept, whatever becomes of the set.
+    /// How many bodies arrived whole: those are kept, whatever becomes of the set.
     pub(in crate::core) fn whole(&self) -> usize {
         self.whole
     }
@@ -54,7 +54,7 @@ impl Fetch {
         self.flights.contains_key(&id)
     }
 
-    /// What to ask for next, if anything is left and may be asked for now.
+    /// The next request, if anything is left and may be requested now.
     pub(in crate::core) fn next(&mut self, id: RequestId) -> Option<Vec<BodyWanted>> {
         if self.wanted.is_empty() || self.flights.len() >= BODY_REQUESTS_MAX {
             return None;
@@ -65,7 +65,7 @@ impl Fetch {
         Some(batch)
     }
 
-    /// A request failed: what it asked for is asked for again.
+    /// A request failed: its bodies are requested again.
     pub(in crate::core) fn failed(&mut self, id: RequestId) {
         for wanted in self.flights.remove(&id).into_iter().flatten().rev() {
             self.wanted.push_front(wanted);

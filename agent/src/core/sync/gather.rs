@@ -1,6 +1,7 @@
 //! Puts a desired set together from pages, as `tideline_common::wire::v1::DesiredRequest` describes.
 //!
-//! What is gathered is kept as changes onto the accepted set, so that a small change costs little however large the set.
+//! What is gathered is kept as changes relative to the accepted set, so that a small change costs little however large the
+//! set.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,9 +32,9 @@ pub(in crate::core) enum Step {
     Complete(Box<Change>),
     /// The set is the accepted one.
     NothingNew,
-    /// What was gathered is of no use; everything must be asked for anew.
+    /// What was gathered is of no use; everything must be requested anew.
     Again(SyncError),
-    /// The answer must not be believed; what is accepted stands.
+    /// The answer must not be believed; the accepted set stays.
     Refuse(SyncError),
 }
 
@@ -46,7 +47,7 @@ pub(in crate::core) enum SyncError {
     Older,
     /// The accepted version under another digest: the hub lost history.
     OtherHistory,
-    /// A page that does not belong to the question, or that leads nowhere.
+    /// A page that does not answer the request, or that leads nowhere.
     OutOfPlace,
     /// More entries than a target may have.
     TooLarge,
@@ -56,7 +57,7 @@ pub(in crate::core) enum SyncError {
 
 #[derive(Debug)]
 pub(in crate::core) struct Gather {
-    /// What the changes are onto; none for a snapshot.
+    /// The set that the changes are relative to; none for a snapshot.
     onto: Option<Accepted>,
     absence: Absence,
     changes: BTreeMap<KeyRef, Option<Arc<Entry>>>,
@@ -71,10 +72,10 @@ pub(in crate::core) struct Gather {
     walk: Walk,
 }
 
-/// What it means that a snapshot lacks what the accepted set of the same epoch has.
+/// What follows when a snapshot lacks an entry of the accepted set of the same epoch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::core) enum Absence {
-    /// It was taken out.
+    /// It was unassigned.
     #[default]
     Removal,
     /// Nothing: the accepted set is not of the hub's history.
@@ -85,7 +86,7 @@ pub(in crate::core) enum Absence {
 #[derive(Debug)]
 struct Walk {
     since: Option<Version>,
-    /// Whether `since` is the accepted set and not what an earlier walk of this gathering began at.
+    /// Whether `since` is the accepted set, and not the start of an earlier walk of this gathering.
     whole: bool,
     after: Option<ObjectKey>,
     first: Option<At>,
@@ -111,9 +112,8 @@ impl Gather {
         Self { absence, ..Self::begin(None, SetDigest::default(), 0) }
     }
 
-    /// Asks for everything after this came to nothing. Where the hub's changes to the accepted set do not lead to the
-    /// hub's set, one of them is of a history that was lost, and the revisions that followed hide it: then nothing is
-    /// concluded from what the hub does not have.
+    /// Asks for everything after a failure. Where the hub's delta on the accepted set does not lead to the hub's set, one of
+    /// its changes is of a history that was lost, and later revisions hide it: then nothing is concluded from absence.
     pub(in crate::core) fn anew(&self, error: SyncError) -> Self {
         let contradicted = self.onto.is_some() && error == SyncError::Incomplete;
         let absence = if contradicted { Absence::Unexplained } else { self.absence };
@@ -124,7 +124,7 @@ impl Gather {
         self.absence
     }
 
-    /// Whether everything is asked for next, from its first page on.
+    /// Whether everything is requested next, from its first page on.
     pub(in crate::core) fn begins_with_everything(&self) -> bool {
         self.walk.since.is_none() && self.walk.after.is_none()
     }
@@ -197,7 +197,7 @@ impl Gather {
             }
             None if first_page => self.complete(at, held),
             None => {
-                // The pages are of different revisions: what changed since the first is asked for until it fits one.
+                // The pages are of different revisions: changes since the first are requested until they fit one page.
                 let began = self.walk.first.map(|at| at.version);
                 self.walk =
                     Walk { since: began, whole: false, after: None, first: self.walk.first, latest: Some(at.version) };
@@ -219,7 +219,7 @@ impl Gather {
             return Err(Step::Again(SyncError::Older));
         }
         let stuck = page.next.as_ref().is_some_and(|next| self.walk.after.as_ref().is_some_and(|after| next <= after));
-        // Changes never lead from one epoch into the next.
+        // A delta never leads from one epoch into the next.
         let crossed = self.walk.since.is_some_and(|since| since.epoch != page.at.epoch);
         if page.snapshot != self.walk.since.is_none() || stuck || crossed {
             return Err(Step::Again(SyncError::OutOfPlace));
@@ -234,8 +234,8 @@ impl Gather {
             self.absence = Absence::Unexplained;
         }
         if !snapshot {
-            // Nothing is assigned there any more, whichever source this set still has there: one between the two may
-            // have come and gone unseen.
+            // Nothing is assigned there any more, whichever source this set still has there: another between the two may have
+            // come and gone unseen.
             for Unassignment { tombstone: Tombstone { key, .. }, .. } in &tombstones {
                 if self.present(key, held).is_some() {
                     self.change(key.into(), None, held);
@@ -243,7 +243,7 @@ impl Gather {
             }
         }
         for entry in entries {
-            // Assigned again since an earlier page told of it; what is still to be known of that comes with the entry.
+            // Assigned again since an earlier page had its tombstone; what is still to be known of that comes with the entry.
             self.tombstones.remove(&entry.key);
             self.change(KeyRef::Of(Arc::clone(&entry)), Some(entry), held);
         }

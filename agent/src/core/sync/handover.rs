@@ -1,17 +1,16 @@
-//! From one target to another: this agent was handed a SyncTarget that was made again, or enrolled anew. What it placed is its
-//! own under both.
+//! From one target to another: this agent was handed a SyncTarget that was created again, or enrolled anew. Objects that it
+//! placed are its own under both.
 //!
 //! Every mark of a former target is to name the present one: that of an applied object is written with it; that of a held,
 //! withheld or unassigned object, or of one being removed, is written by itself, as an apply is: not while the agent is
 //! frozen, and through the same queue. Nothing else is changed, so that it needs neither to be assigned nor explained.
 //!
-//! Former targets are kept, up to their bound, also when none of their marks is left. A cluster that is set back to before they
-//! were written anew has them again, and a hub that is set back knows this agent by those names alone; nobody else ever bears
-//! them.
+//! Former targets are kept, up to their bound, also when none of their marks is left. A cluster that is set back has such
+//! marks again, and a hub that is set back knows this agent by its former name alone; no other agent ever has them.
 //!
-//! An epoch is of one target, so nothing follows from comparing sets across the two: what the first set of the new target lacks
-//! was not taken out, removals under way end, and its revisions are not compared with those before. The accepted set stands
-//! until there is another.
+//! An epoch is of one target, so nothing follows from comparing sets across the two: what the first set of the new target
+//! lacks was not unassigned, removals under way end, and its revisions are not compared with those before. The accepted set is
+//! kept until there is another.
 
 use std::sync::Arc;
 
@@ -31,7 +30,7 @@ use crate::core::work::doing::{Doing, FollowUp};
 use crate::core::work::queue::Next;
 
 impl Core {
-    /// Becomes this target, on disk with all that follows from it, and asks for a session as it.
+    /// Becomes this target, on disk with all that follows from it, and asks for a session as that target.
     pub(in crate::core) fn become_target(&mut self, now: Monotonic, enrolled: Enrolled, out: &mut Effects) {
         if self.target == Some(enrolled.target) {
             // With a new key.
@@ -48,7 +47,7 @@ impl Core {
                 self.decommission = Decommission::No;
                 self.disk.write(Write::Decommission(Decommission::No));
             }
-            // It was never told anything.
+            // No such statement was made to the new target.
             self.resend(now, out);
             self.session.distrust();
             // Every mark is checked then, and names the new target.
@@ -62,7 +61,7 @@ impl Core {
         self.disk.then(Then::Enrolled);
     }
 
-    /// What this agent is now is on disk. A set of the former target that was on its way there came before.
+    /// The new target is on disk. A set of the former target that was being written came before.
     pub(in crate::core) fn became_target(&mut self, out: &mut Effects) {
         self.sets.leave();
         self.open_session(out);
@@ -101,10 +100,11 @@ impl Core {
         }
     }
 
-    /// Begins to write a mark anew, if it still is a former target's.
+    /// Begins to rewrite a mark, if it still is a former target's.
     pub(in crate::core) fn begin_mark(&mut self, now: Monotonic, key: &ObjectKey, out: &mut Effects) {
         let Some((seen, mark)) = self.formers_mark(key) else { return };
-        // Somebody may undo it, or refuse it: that its entry is content, as that of an implied namespace, ends no wait.
+        // Somebody may undo it, or refuse it: that the entry itself has nothing to do, as that of an implied namespace, ends
+        // no wait.
         if self.waits_to_correct(now, key) {
             return;
         }
@@ -127,7 +127,7 @@ impl Core {
         self.execute(now, key, Doing::ReTarget(Box::new(seen)), op, out);
     }
 
-    /// A mark was written anew, where the object was `seen` so before.
+    /// A mark was rewritten; before that the object was as `seen`.
     pub(in crate::core) fn mark_written(
         &mut self,
         now: Monotonic,
@@ -137,7 +137,7 @@ impl Core {
     ) -> FollowUp {
         let observed = match result {
             Ok(observed) => observed,
-            // The watch tells what is there instead.
+            // The watch shows its successor.
             Err(NotDone::Stale) => return FollowUp::BackOff(None),
             Err(NotDone::Failed(failure)) => return FollowUp::BackOff(failure.retry_after),
         };
@@ -148,7 +148,7 @@ impl Core {
                 && record.change_detector == ChangeDetector::Owner
         };
         if let Some(record) = record.filter(as_recorded) {
-            // The mark is in another entry of ours by now, which is no change by anybody else.
+            // The mark is in another managedFields entry of ours by now, which is no change by anybody else.
             let (managed, resource_version) = (observed.managed, Arc::clone(&observed.resource_version));
             self.set_record(key, AppliedRecord { managed, resource_version, posted: true, ..record });
         }

@@ -1,4 +1,4 @@
-//! What the agent keeps of the hub's history, and what it does when the hub knows of less.
+//! What the agent keeps of the hub's history, and what it does when the hub knows less.
 //!
 //! ```text
 //!  whole ── the hub says Broken: in a session, in an answer to a poll ──▶ broken: what stands is kept, no removal begins
@@ -6,8 +6,8 @@
 //!    └── nothing is new, or a set was accepted: the hub knows of all that is known here ◀┘
 //! ```
 //!
-//! Being broken is in the journal, so that neither a restart nor a hub that is away ends it: only a hub that knows of what this
-//! agent knows of, or in which a person has accepted that it does not.
+//! Broken history is recorded in the journal, so that neither a restart nor an absent hub ends it: only a hub that has the
+//! history known here, or in which a person has accepted that it does not.
 
 use tideline_common::wire::v1::{Accepted, Attested, Continuity, TargetCondition};
 use tideline_common::{Monotonic, Reason, Shown, Tombstone};
@@ -27,7 +27,7 @@ impl Core {
         self.sets.newest().map(|newest| newest.set)
     }
 
-    /// What the hub is to judge its history by.
+    /// The revision by which the hub is to judge its history.
     pub(in crate::core) fn shown(&self) -> Option<Shown> {
         self.sets.newest().map(|Attested { set: _, attestation }| attestation.shown())
     }
@@ -42,7 +42,7 @@ impl Core {
     }
 
     pub(in crate::core) fn history_broken(&mut self, now: Monotonic) {
-        // What was approved was approved in the history that is lost.
+        // Approvals were given in the history that is lost.
         self.approvals.void();
         if !self.is_broken() {
             self.history = Continuity::Broken;
@@ -67,7 +67,7 @@ impl Core {
         }
     }
 
-    /// Whoever keeps still begins no removal, on whatever ground.
+    /// While history is broken no removal begins, on whatever ground.
     pub(in crate::core) fn while_broken(&self, verdict: Verdict) -> Verdict {
         match verdict {
             Verdict::Delete(authorised) | Verdict::Orphan(authorised) if self.is_broken() => {
@@ -89,8 +89,8 @@ impl Core {
         self.is_broken().then(condition)
     }
 
-    /// The removals under way that a set of a higher epoch does not speak for: what asked for them may have been taken back
-    /// in the history that is lost. What was begun is seen through.
+    /// The removals under way that a set of a higher epoch does not mention: their order may have been withdrawn in the
+    /// history that is lost. Those that have begun are finished.
     pub(in crate::core) fn lapsed_by(&self, change: &Change) -> Vec<Tombstone> {
         let raised = self.floor().is_some_and(|floor| floor.version.epoch < change.accepted.set.version.epoch);
         let lapses = |(removal, state): &(&Tombstone, &crate::core::Removal)| {

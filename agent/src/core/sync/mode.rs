@@ -1,5 +1,5 @@
-//! Whether this agent may act, as far as the hub has said. Everything but `Active` asks again by itself, and ends when the hub
-//! takes what it says in the next session: nobody has to come to the site.
+//! Whether this agent may act, as far as the hub has said. In every mode but `Active` it asks again by itself, until the hub
+//! accepts its request in the next session: nobody has to come to the site.
 //!
 //! ```text
 //!            fenced, quarantined, deleted, revoked
@@ -11,11 +11,11 @@
 //! ```
 //!
 //! Frozen, it changes nothing at its cluster. A hub that does not know the target cannot judge it: the accepted set is kept as
-//! without a hub, and no removal begins. That a target is not known is said to anybody who asks in its name, before any
-//! signature can be verified; so it makes nothing better than it was, and ends no freeze. Only an answer to a request that
+//! without a hub, and no removal begins. Anybody who asks in the name of a target gets the answer that it is unknown, before
+//! any signature can be verified; so that answer lifts no restriction, and ends no freeze. Only an answer to a request that
 //! the hub has verified does.
 //!
-//! The journal keeps the mode: a process that is started anew knows what the one before it was told.
+//! The journal keeps the mode: a process that is restarted knows what the one before it was told.
 
 use std::time::Duration;
 
@@ -30,17 +30,17 @@ use crate::core::{Core, Phase};
 /// hub answers 10,000 frozen agents some thirty times a second then.
 const ASK_AGAIN: (Duration, Duration) = (Duration::from_mins(1), Duration::from_mins(10));
 
-/// What the hub said against the agent, or the agent found out by itself.
+/// A restriction that the hub told the agent, or that the agent found out by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::core) enum HubVerdict {
-    /// To the agent alone: its request was verified, or it found that out by itself.
+    /// For this agent alone: its request was verified, or it found that out by itself.
     Frozen(FreezeReason),
-    /// To whoever asks in the name of this target. Nothing was verified.
+    /// For whoever asks in the name of this target. Nothing was verified.
     UnknownTarget,
 }
 
 impl HubVerdict {
-    /// What a refusal says against the agent, if it says anything.
+    /// The restriction that a refusal means, if it means one.
     pub(in crate::core) fn of(refusal: &Refusal) -> Option<Self> {
         let message = || refusal.message.clone();
         match refusal.refusal {
@@ -70,7 +70,7 @@ impl AgentMode {
         }
     }
 
-    /// The mode in which a core goes on that begins with this one, of what another has heard that did not know it.
+    /// The mode of a core that begins with this one, after a core without the journal has heard the other.
     pub(in crate::core) fn having_heard(self, heard: Self) -> Self {
         match heard {
             Self::UnknownToHub => self.after(HubVerdict::UnknownTarget),
@@ -87,7 +87,7 @@ impl AgentMode {
         }
     }
 
-    /// Whether removals may begin. A hub that does not know the target knows nothing of what was meant for it either.
+    /// Whether removals may begin. A hub that does not know the target does not know either what was meant for it.
     const fn may_remove(&self) -> bool {
         match self {
             Self::Active => true,
@@ -95,7 +95,7 @@ impl AgentMode {
         }
     }
 
-    /// Whether the hub has said that it does not serve what this agent is, so that a token may make it another.
+    /// Whether the hub has said that it refuses this target, so that a token may make the agent another.
     pub(in crate::core) const fn may_be_replaced(&self) -> bool {
         match self {
             Self::UnknownToHub | Self::Frozen(FreezeReason::TargetGone(_) | FreezeReason::Revoked(_)) => true,
@@ -113,7 +113,7 @@ impl AgentMode {
 }
 
 impl Core {
-    /// The mode that follows from what the agent was told last.
+    /// The mode that follows from the last verdict.
     pub fn mode(&self) -> &AgentMode {
         &self.mode
     }
@@ -129,7 +129,7 @@ impl Core {
         self.may_change() && self.mode.may_remove()
     }
 
-    /// Begins as what the process before this one was told.
+    /// Begins in the mode of the process before this one.
     pub(in crate::core) fn recall_mode(&self, out: &mut Effects) {
         out.extend(self.mode_effect());
     }
@@ -142,7 +142,7 @@ impl Core {
         }
     }
 
-    /// Something was said against this agent. It asks again after a while, whatever it was.
+    /// A verdict was heard. The agent asks again after a while, whatever it was.
     pub(in crate::core) fn take_verdict(&mut self, now: Monotonic, verdict: HubVerdict, out: &mut Effects) {
         self.session.hub_unknown = verdict == HubVerdict::UnknownTarget;
         let proves_fenced = std::mem::take(&mut self.session.proves_fenced);
@@ -159,7 +159,7 @@ impl Core {
             out.extend(self.mode_effect());
             self.disk.write(Write::Mode(self.mode.clone()));
         }
-        // A token that was not shown yet, or not for long, need not wait. That its agent's next key was refused, too, is no
+        // A token that was not shown yet, or not for long, need not wait. That the agent's next key was refused, too, is no
         // reason to hurry.
         let wait = if self.may_enrol_anew(now) && !self.session.is_enrolling() {
             Duration::ZERO
@@ -169,11 +169,11 @@ impl Core {
         self.ask_again(now + wait, out);
     }
 
-    /// The hub has taken what was said in a session: whatever stood against that is over.
+    /// The hub has accepted a request in a session: former restrictions are over.
     pub(in crate::core) fn reactivate(&mut self, out: &mut Effects) {
         self.asked = 0;
         self.session.hub_unknown = false;
-        // Whom the hub does not quarantine any more is at work only where its identity is of this cluster.
+        // An agent that the hub does not quarantine any more is active only where its identity is of this cluster.
         if matches!(self.mode, AgentMode::Frozen(FreezeReason::Quarantined(_))) && !self.is_in_place() {
             return;
         }

@@ -35,25 +35,25 @@ impl ClusterIdentity {
         self.cluster = Some(cluster);
     }
 
-    /// Whether the cluster ever said who it is, and answers still.
+    /// Whether the cluster ever identified itself, and still answers.
     pub(in crate::core) const fn answers(&self) -> bool {
         self.answered && !self.silent
     }
 
-    /// Whether anything may be changed in this cluster: not before it is known to be the one, where that can be known.
+    /// Whether anything may be changed in this cluster: not before it is known to be the right one, where that can be known.
     fn is_right(&self) -> bool {
         self.cluster.is_none() || (self.answered && !is_another(self.cluster.as_ref(), &self.facts))
     }
 }
 
-/// Whether these are the facts of another cluster than this. An agent that may not ask which one it is in is believed to be
-/// in its own.
+/// Whether these are the facts of another cluster than this. An agent that may not ask which cluster it is in is believed to
+/// be in its own.
 pub(crate) fn is_another(cluster: Option<&Uid>, facts: &ClusterFacts) -> bool {
     cluster.zip(facts.cluster.as_ref()).is_some_and(|(cluster, found)| cluster != found)
 }
 
 impl Core {
-    /// The cluster said what there is to say of itself.
+    /// The cluster reported its facts.
     pub(in crate::core) fn on_facts(&mut self, facts: ClusterFacts, out: &mut Effects) {
         self.cluster_identity.answered = true;
         if self.cluster_identity.facts != facts {
@@ -67,7 +67,7 @@ impl Core {
         self.cluster_identity.silent = !answers;
     }
 
-    /// Without the hub, that is the agent's to judge alone.
+    /// Without the hub, the agent alone judges that.
     pub(in crate::core) fn is_in_place(&self) -> bool {
         self.cluster_identity.is_right()
     }

@@ -33,7 +33,7 @@ use crate::core::{Core, Phase};
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 /// A hub that answers "nothing new" sooner than this is not asked again before.
 const POLL_PAUSE: Duration = Duration::from_secs(1);
-/// A poll that fails after this long was cut by something that does not like to wait.
+/// A poll that fails after this long was cut by a middlebox that does not like to wait.
 const POLL_CUT: Duration = Duration::from_secs(4);
 /// Polls that must succeed in a row before a longer one is tried again.
 const POLLS_BEFORE_LONGER: u32 = 100;
@@ -63,7 +63,7 @@ impl Core {
         }
     }
 
-    /// What is said with a session changed.
+    /// The facts that are sent with a session changed.
     pub(in crate::core) fn renew_session(&mut self, out: &mut Effects) {
         self.session.untold = true;
         if matches!(self.session.link, Link::Polling { .. }) {
@@ -74,7 +74,7 @@ impl Core {
     pub(in crate::core) fn open_session(&mut self, out: &mut Effects) {
         let id = self.session.request();
         self.session.link = Link::Opening(id);
-        // What is still under way in the former session may be refused from now on, and that means nothing.
+        // Requests in flight in the former session may be refused from now on, and that means nothing.
         self.session.name = None;
         self.session.untold = false;
         let request = SessionRequest {
@@ -101,7 +101,7 @@ impl Core {
     }
 
     fn ask(&mut self, now: Monotonic, gather: Box<Gather>, out: &mut Effects) {
-        // With a session of its own, an agent that is not active finds out whether it may use it.
+        // An agent that is not active opens a session to find out whether it may use it.
         if self.mode != AgentMode::Active && self.session.name.is_none() {
             let at = self.session.ask_at.max(now);
             return self.session.back_off(at, Next::Open, out);
@@ -109,7 +109,7 @@ impl Core {
         let Some(session) = self.session.name.filter(|_| !self.session.untold) else { return self.open_session(out) };
         let id = self.session.request();
         let wait = self.session.settings.wait_seconds.min(self.session.wait_max).max(POLL_WAIT_SECONDS_MIN);
-        // Who keeps still asks for nothing but whether it is over.
+        // A frozen agent asks for nothing but whether the freeze is over.
         let may_wait = gather.may_wait() || self.is_broken();
         let wait_seconds = if may_wait { wait } else { 0 };
         let Question { since, digest, after } = gather.question();
@@ -136,7 +136,7 @@ impl Core {
                 self.session.link = Link::Fetching { fetch, paused: false };
                 self.fetch_more(out);
             }
-            // The timer of an earlier rest.
+            // The timer of an earlier pause.
             link @ (Link::Off
             | Link::Enrolling(_)
             | Link::Opening(_)
@@ -202,7 +202,7 @@ impl Core {
         }
     }
 
-    /// What this agent is was written before the core heard of it, so that stands, whatever it has asked since.
+    /// The new target was written before the core heard of it, so it stands, whatever the core has asked since.
     fn become_as_told(&mut self, now: Monotonic, result: Result<Answer, LinkFailure>, out: &mut Effects) {
         match result {
             Ok(Answer::Enrolled(answer)) => self.enrolled(now, answer, out),
@@ -211,7 +211,7 @@ impl Core {
         }
     }
 
-    /// Whether an answer to this request is still about the agent as it stands.
+    /// Whether an answer to this request is still about the agent as it is.
     fn is_awaited(&self, id: RequestId) -> bool {
         match &self.session.link {
             Link::Enrolling(asked) | Link::Opening(asked) if *asked == id => true,
@@ -230,13 +230,13 @@ impl Core {
         }
     }
 
-    /// Everything under way with the hub comes to nothing; a session is asked for at `at`. A set that is on its way to the
-    /// disk is accepted all the same.
+    /// Everything in flight to the hub is dropped; a session is asked for at `at`. A set that is being written is accepted all
+    /// the same.
     pub(in crate::core) fn ask_again(&mut self, at: Monotonic, out: &mut Effects) {
         self.session.name = None;
         self.session.ask_at = at;
         match self.session.link {
-            // What follows it is a question, which waits until then.
+            // The next request waits until then.
             Link::Switching => return,
             Link::Fetching { .. } => self.session.strays = true,
             Link::Off
@@ -252,7 +252,7 @@ impl Core {
         self.session.back_off(at, next, out);
     }
 
-    /// The hub does not know the session that it gave: it lost history. What is under way in it comes to nothing.
+    /// The hub does not know the session that it gave: it lost history. Requests in flight in it are dropped.
     fn session_unknown(&mut self, now: Monotonic, out: &mut Effects) {
         self.session.name = None;
         if !matches!(self.session.link, Link::Switching | Link::Opening(_)) {
@@ -285,7 +285,7 @@ impl Core {
             DesiredAnswer::SnapshotRequired { epoch: _ } if gather.may_wait() => {
                 return self.ask(now, Box::new(self.session.repair.everything()), out);
             }
-            // It began to tell, and had forgotten before it was through.
+            // It began an answer, and had forgotten the rest before its end.
             DesiredAnswer::SnapshotRequired { epoch: _ } if gather.question().since.is_some() => {
                 let next = Next::Gather(Box::new(self.session.repair.everything()));
                 return self.set_failed(now, SetFailure::Outdated, next, out);
@@ -328,7 +328,7 @@ impl Core {
                     1 => self.wait_after(1, None),
                     more => self.jitter.half(more - 1, RETRY_REFUSED.0, RETRY_REFUSED.1),
                 };
-                // Opening a session shows the hub what was seen of it, which mends nothing where there is too much of it.
+                // Opening a session shows the hub what was seen of its history, which does not help where a set is too large.
                 let next = if error == SyncError::TooLarge { Next::Poll } else { Next::Open };
                 self.session.back_off(now + wait, next, out);
             }
@@ -341,7 +341,7 @@ impl Core {
         *count
     }
 
-    /// A set came to nothing, and is asked for again: ever less often, for its pages and bodies went well and will again.
+    /// A set failed, and is requested again: with growing pauses, for its pages and bodies arrived and will again.
     fn set_failed(&mut self, now: Monotonic, why: SetFailure, next: Next, out: &mut Effects) {
         let at = self.after_failed_set(now, why);
         self.session.back_off(at, next, out);
@@ -381,7 +381,7 @@ impl Core {
         self.fetch_more(out);
     }
 
-    /// Asks for more bodies, if that is what goes on, or accepts the set when it has all.
+    /// Asks for more bodies, if they are being fetched, or accepts the set when it has all.
     pub(in crate::core) fn fetch_more(&mut self, out: &mut Effects) {
         let Some(session) = self.session.name else { return };
         let Link::Fetching { fetch, paused: false } = &mut self.session.link else { return };
@@ -417,7 +417,7 @@ impl Core {
                 }
                 if fetched.outdated {
                     self.session.strays = true;
-                    // The set has moved on. What came whole is kept, and the next one does not ask for it.
+                    // The set has moved on. Bodies that arrived whole are kept, and the next set does not ask for them.
                     if fetch.whole() > 0 {
                         let wait = self.wait_after(1, None);
                         return self.session.back_off(now + wait, Next::Poll, out);
@@ -482,7 +482,7 @@ impl Core {
         now + self.wait_after(self.session.failures, failure)
     }
 
-    /// How long to stay away after so many failures, of which this is the last.
+    /// How long to pause after so many failures, of which this is the last.
     pub(in crate::core) fn wait_after(&mut self, failures: u32, failure: Option<&LinkFailure>) -> Duration {
         let usual = self.jitter.full(failures, RETRY.0, RETRY.1);
         match failure {
@@ -493,7 +493,7 @@ impl Core {
             Some(LinkFailure::Refused(Refusal { refusal, retry_after_seconds, .. })) => {
                 let asked = Duration::from_secs(retry_after_seconds.unwrap_or_default());
                 match refusal {
-                    // Everybody who was told the same must not come back at the same moment.
+                    // Not all agents that were told the same may come back at the same moment.
                     RefusalKind::Busy => asked + usual,
                     RefusalKind::Unauthenticated | RefusalKind::UnknownTarget | RefusalKind::TokenRefused => {
                         self.jitter.half(failures, RETRY_REFUSED.0, RETRY_REFUSED.1).max(asked)

@@ -1,9 +1,9 @@
 //! A journal that was set back: its machine was restored from a backup, or an old copy of the data directory was started.
 //!
 //! A set is on disk before anything of it is applied. So where a mark of ours is of a later generation of its source than the
-//! set in the journal, a later journal put it there, and what this one says of anything is out of date: acted upon, it would
-//! undo what was applied since, run again what has run, and remove what is assigned by now. Nothing is changed until the hub has
-//! said what the target is to hold. Of a copy that goes on beside the first agent the hub says itself that there are two.
+//! set in the journal, a later journal wrote it, and this one is out of date: acting on it would undo later applies, run again
+//! what has run, and remove what is assigned by now. Nothing is changed until the hub has said what the target is to hold. If
+//! a copy runs beside the first agent, the hub itself reports that there are two.
 //!
 //! At a start, what exists is listed before anything is changed, for a bounded time.
 
@@ -16,8 +16,8 @@ use crate::core::decide::plan::is_left_alone;
 use crate::core::model::object::Me;
 use crate::core::model::removal::JournalAge;
 
-/// Longest that a start without the hub waits for lists, from the first word of the API server on. They take some seconds; of a
-/// kind that answers later than this, the other kinds do not wait to be put right.
+/// Longest that a start without the hub waits for lists, from the first answer of the API server on. They take some seconds;
+/// other kinds do not wait longer for a kind that answers later.
 pub(in crate::core) const LOOK_FIRST_MAX: Duration = Duration::from_secs(30);
 
 /// Whether a mark shows that an entry is older than what was applied under its key. It shows nothing for an object that is not
@@ -42,7 +42,7 @@ impl Core {
         }
         let (Some(me), Some(mark), Some(entry)) = (self.me(), mark, self.desired.get(key)) else { return false };
         let policy = self.policies.get(&entry.policy).map(|policy| &**policy);
-        // An accepted loss of history may have set the source back, of what cannot be applied since.
+        // An accepted loss of history may have set the source back, for an object that cannot be applied since.
         let known = self.objects.get(key).is_some_and(|object| {
             let record = object.record.as_ref().filter(|record| record.source == mark.source.uid);
             record.is_some_and(|record| record.source_generation >= mark.generation)
@@ -57,18 +57,18 @@ impl Core {
         }
     }
 
-    /// Whether nothing is begun yet, because what stands at the cluster may still show that the journal was set back.
+    /// Whether nothing is begun yet, because the cluster may still show that the journal was set back.
     pub(in crate::core) fn looks_first(&self, now: Monotonic) -> bool {
         let known = self.journal_age != JournalAge::Unknown || self.kinds.are_heard_of();
         !known && self.heard_at.is_none_or(|heard| now < heard + LOOK_FIRST_MAX)
     }
 
-    /// When that ends at the latest. Before the API server has said anything there is nothing to begin with.
+    /// When that ends at the latest. Before the API server has answered there is nothing to begin with.
     pub(in crate::core) fn look_first_until(&self, now: Monotonic) -> Option<Monotonic> {
         self.heard_at.filter(|_| self.looks_first(now)).map(|heard| heard + LOOK_FIRST_MAX)
     }
 
-    /// The hub has said what the target is to hold: what the journal says of removals is part of that, or is there no more.
+    /// The hub has said what the target is to hold: removals in the journal are part of that, or void.
     pub(in crate::core) fn journal_is_current(&mut self) {
         if std::mem::replace(&mut self.journal_age, JournalAge::Current) != JournalAge::Current {
             let waiting: Vec<_> = self.removals.keys().map(|tombstone| tombstone.key.clone()).collect();

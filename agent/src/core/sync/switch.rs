@@ -17,7 +17,7 @@ use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
 use crate::core::model::change::Change;
 use crate::core::model::removal::{Cause, LET_GO, Removal, RemovalState, before_all_of};
 
-/// Entries that came at once for which what is kept by key is packed: a thousand leave some 70 KB of gaps.
+/// Entries that came at once after which the maps by key are packed: a thousand leave some 70 KB of gaps.
 const PACK_MIN: usize = 1_000;
 
 impl Core {
@@ -32,7 +32,7 @@ impl Core {
             policies: policies.clone(),
         });
         for (tombstone, policy) in tombstones {
-            // What the hub says of an earlier removal is not of this one.
+            // The hub's answer about an earlier removal is not about this one.
             self.reports.forget_removed(tombstone);
             self.reports.forget_overtaken(tombstone);
             let known = self.removals.get(tombstone).filter(|removal| removal.state != RemovalState::Done);
@@ -122,7 +122,7 @@ impl Core {
         }
     }
 
-    /// By what right an entry takes over what is not ours.
+    /// By what right an entry takes over foreign objects.
     fn takeover_of(&self, entry: &Entry) -> Takeover {
         let policy = self.policies.get(&entry.policy).map(|policy| policy.takeover);
         if entry.implied { Takeover::Always } else { policy.unwrap_or(Takeover::Never) }
@@ -157,14 +157,14 @@ impl Core {
         self.desired.get(key).is_some_and(|entry| entry.source.uid == *source)
     }
 
-    /// A tree that grew in the order of its keys is half empty: what was put there at once is put together again.
+    /// A tree that grew in the order of its keys is half empty: it is rebuilt.
     pub(in crate::core) fn pack(&mut self) {
         self.desired.pack();
         self.objects.pack();
         self.inputs.pack();
     }
 
-    /// The set is on disk: from now on it is the one that is kept.
+    /// The set is on disk: from now on it is the one in force.
     pub(in crate::core) fn switched(&mut self, now: Monotonic, change: Change, out: &mut Effects) {
         for removal in self.lapsed_by(&change) {
             self.forget_removal(&removal);
@@ -181,7 +181,7 @@ impl Core {
         self.sets.accept(accepted);
         let many = put.len() >= PACK_MIN;
         if std::mem::take(&mut self.lacks_bodies) {
-            // They came with this set, and nothing else tells of that.
+            // The bodies came with this set, and no other event says so.
             let lacks = |key: &&ObjectKey| {
                 let object = self.objects.get(key);
                 object.is_some_and(|object| object.outcome.reason == Some(Reason::BodyMissing))
@@ -195,7 +195,7 @@ impl Core {
             waves.push(self.desired.get(key).cloned());
         }
         for (tombstone, policy) in &tombstones {
-            // What is put there is judged by what is said now.
+            // New entries are judged by the policies of now.
             if let Some(removal) = self.removals.get_mut(tombstone).filter(|it| it.state != RemovalState::Done) {
                 removal.policy = *policy;
             }
@@ -231,7 +231,7 @@ impl Core {
         for key in remove.iter().filter(|key| self.removals_of(key).next().is_none()).cloned().collect::<Vec<_>>() {
             self.forget_unshown(&key);
         }
-        // What is released is not put anew.
+        // A released fact is not recorded anew.
         for TerminalFact { key, .. } in terminal {
             self.told_ahead.remove(&key);
             self.enqueue(&key);
@@ -258,7 +258,7 @@ impl Core {
         let unnamed = self.drop_entry_before(&key);
         let again = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
         match self.removals.get(&again).map(|removal| removal.policy) {
-            // Nothing says that it was ever taken out.
+            // Nothing says that it was ever unassigned.
             Some(RemovalPolicy::Absence(_)) => self.void_removal(&again),
             Some(RemovalPolicy::Tombstone(_)) => self.comes_back(&again),
             None => {}
@@ -290,7 +290,7 @@ impl Core {
         unnamed
     }
 
-    /// Takes back what an entry stood for elsewhere.
+    /// Undoes what an entry meant for other parts of the state.
     fn drop_entry_before(&mut self, key: &ObjectKey) -> Option<Digest> {
         let former = Arc::clone(self.desired.get(key)?);
         self.leave_gates(&former);
@@ -322,7 +322,7 @@ impl Core {
                 removal.policy = policy;
             }
             let open = removal.state != RemovalState::Done;
-            // It may have been assigned again meanwhile, and then counted no more.
+            // It may have been assigned again meanwhile, and does not count then.
             if counts && open && cause == Cause::Unassigned && !self.is_approved_in_advance(&tombstone) {
                 self.fuse.ask(tombstone);
             }
@@ -347,8 +347,8 @@ impl Core {
         }
     }
 
-    /// A removal is asked for that was done, and the hub has not acknowledged it. If its source was assigned in between,
-    /// which a tombstone of another set says, it is another removal; else the hub may not know that it was done.
+    /// A removal is asked for that was done, and the hub has not acknowledged it. If its source was assigned in between, which
+    /// a tombstone of another set says, it is another removal; else the hub may not know that it was done.
     fn asked_again(&mut self, now: Monotonic, tombstone: &Tombstone, left: Option<Version>) {
         let done = self.removals.get(tombstone).filter(|removal| removal.state == RemovalState::Done);
         let Some(known) = done.map(|removal| removal.left) else { return };
@@ -361,7 +361,7 @@ impl Core {
         }
     }
 
-    /// What was missing is assigned again, and nothing says that it was ever taken out.
+    /// A source that was missing is assigned again, and nothing says that it was ever unassigned.
     pub(in crate::core) fn void_removal(&mut self, tombstone: &Tombstone) {
         self.disk.write(Write::Removed(tombstone.clone()));
         self.forget_removal(tombstone);
@@ -390,7 +390,7 @@ impl Core {
         }
         removal.retry_at = None;
         self.fuse.withdraw(tombstone);
-        // It was made use of: what comes back there waits for another one.
+        // It was used: an object that reappears there needs another one.
         self.approvals.strike(tombstone);
         let key = &tombstone.key;
         let assigned = self.desired.get(key).is_some();
@@ -403,7 +403,7 @@ impl Core {
             object.presence.clear_unshown();
         }
         if self.is_assigned_again(tombstone) {
-            // What the hub was told before was of the time before, and it may not have believed it.
+            // Earlier reports were of the time before, and the hub may not have believed them.
             if let Some(object) = self.objects.get_mut(key) {
                 object.told = None;
             }
@@ -481,8 +481,8 @@ impl Core {
         }
     }
 
-    /// Remembers what happened once, across restarts: the cluster may not show it any more by then. What finished has
-    /// finished, whatever is heard late.
+    /// Remembers a terminal fact across restarts: the cluster may not show it any more by then. A finished Job stays finished,
+    /// whatever is heard late.
     pub(in crate::core) fn note_terminal(&mut self, key: &ObjectKey, source_uid: Uid, fact: Terminal) {
         let known = self.objects.at(key).happened(&source_uid);
         if !fact.is_news_after(known) {

@@ -37,32 +37,32 @@ pub(crate) struct Hub {
     pub(crate) in_sync: Option<bool>,
     /// What a person approved.
     pub(crate) approved: Vec<Tombstone>,
-    /// How many words about objects it was told.
+    /// How many reports of objects it got.
     pub(crate) told_objects: usize,
     /// What a person released.
     pub(crate) released: Vec<Tombstone>,
-    /// How long the agent is told that it may make use of that.
+    /// For how long the agent may use that.
     pub(crate) approved_seconds: u64,
     decommission: Decommission,
-    /// The cluster that the SyncTarget says.
+    /// The cluster that the SyncTarget names.
     pub(crate) cluster: Option<Uid>,
-    /// What every request is refused with.
+    /// The refusal of every request.
     pub(crate) refuses: Option<RefusalKind>,
     pub(crate) sessions_asked: u64,
     pub(crate) enrolments_asked: u64,
-    /// To what the agent is handed when it asks for a session next.
+    /// The target that the agent is handed when it asks for a session next.
     pub(crate) hands_to: Option<TargetId>,
-    /// What the agent showed last as accepted before.
+    /// The accepted set that the agent showed last.
     pub(crate) shown: Option<Attested>,
-    /// What a request to enrol makes of it.
+    /// The answer to a request to enrol.
     pub(crate) enrols_as: Option<TargetId>,
     /// Its token is of no use at the moment.
     pub(crate) refuses_token: bool,
-    /// What the agent said of a session that fences it when it asked last.
+    /// The fencing that the agent reported when it asked last.
     pub(crate) proved: Option<Fenced>,
     /// What it says of its history.
     pub(crate) history: Continuity,
-    /// What happened once of what is assigned.
+    /// Terminal facts of assigned objects.
     pub(crate) terminal: Vec<TerminalFact>,
 }
 
@@ -104,7 +104,7 @@ impl Hub {
         self.changed.insert(key.clone(), self.revision);
     }
 
-    /// What is assigned there is only implied by what is in it.
+    /// The entry is only implied by objects in the namespace.
     pub(crate) fn imply(&mut self, key: &ObjectKey) {
         self.revision += 1;
         let entry = Entry { implied: true, ..(**self.desired.get(key).expect("it is assigned")).clone() };
@@ -137,13 +137,13 @@ impl Hub {
         }
     }
 
-    /// What it was told is lost, as when it is started again.
+    /// What it was told is lost, as when it is restarted.
     pub(crate) fn forget_reports(&mut self) {
         self.forgot += 1;
         self.reports.clear();
     }
 
-    /// A person accepts that history was lost: nothing that was to be removed is spoken for.
+    /// A person accepts that history was lost: no removal is ordered any more.
     pub(crate) fn forget_removals(&mut self) {
         self.epoch += 1;
         self.tombstones.clear();
@@ -184,7 +184,7 @@ impl Hub {
         self.reports.iter().filter(move |(_, (_, _, report))| held(report)).map(|(key, _)| key)
     }
 
-    /// What the agent said last of its target as a whole.
+    /// What the agent reported last of its target as a whole.
     pub(crate) fn conditions(&self) -> Vec<String> {
         let text =
             |TargetCondition { reason, count, message }: &TargetCondition| format!("{reason} {count}: {message}");
@@ -293,7 +293,7 @@ impl Hub {
         })
     }
 
-    /// What the agent does not know of what is approved.
+    /// The part of the approvals that the agent does not know.
     fn approval(&self, request: &DesiredRequest) -> Option<ApprovedPage> {
         let held = request.approved;
         let all: Vec<_> =

@@ -26,7 +26,7 @@ pub(in crate::core) struct World {
     waiting: Vec<(Monotonic, RequestId, Request)>,
     timers: BTreeMap<Timer, Monotonic>,
     pub(in crate::core) journal: Loaded,
-    /// What the cluster says of itself when an agent begins.
+    /// The facts of the cluster when an agent begins.
     facts: Option<ClusterFacts>,
     pub(in crate::core) cluster: Cluster,
     pub(in crate::core) hub: Hub,
@@ -37,7 +37,7 @@ pub(in crate::core) struct World {
     pub(in crate::core) ops: u64,
     pub(in crate::core) patrols: Vec<PatrolTally>,
     persists: u64,
-    /// The agent's mode, by what it was told.
+    /// The agent's mode, as the edges were told.
     pub(in crate::core) standings: Vec<String>,
     pub(in crate::core) decommissioned: Option<DecommissionReport>,
     /// No session can be kept.
@@ -84,7 +84,7 @@ impl World {
             keys.push(key("", "ConfigMap", &format!("c{i}")));
             keys.push(key("apps", "Deployment", &format!("d{i}")));
         }
-        // Nothing is in it, so that it may go.
+        // Nothing is in it, so that it may be deleted.
         keys.push(key("", "Namespace", "yard"));
         let mut world = Self {
             seed,
@@ -145,7 +145,7 @@ impl World {
         }
     }
 
-    /// The hub closes what waits, and refuses every request from now on.
+    /// The hub closes open polls, and refuses every request from now on.
     pub(in crate::core) fn shut_out(&mut self, refusal: RefusalKind) {
         self.hub.refuses = Some(refusal);
         let waiting = std::mem::take(&mut self.waiting);
@@ -155,7 +155,7 @@ impl World {
         }
     }
 
-    /// The process ends; of what was under way each thing happened or did not.
+    /// The process ends; each operation in flight happened or did not.
     pub(in crate::core) fn crash(&mut self) {
         let mut disk = true;
         for effect in std::mem::take(&mut self.pending) {
@@ -183,7 +183,7 @@ impl World {
         self.step(Event::Started);
     }
 
-    /// The process ends, and begins anew with an identity of this cluster, in one that says this of itself or does not answer.
+    /// The process ends, and restarts with an identity of this cluster, in one that reports these facts or does not answer.
     pub(in crate::core) fn begin_in(&mut self, cluster: Uid, facts: Option<ClusterFacts>) {
         self.journal.cluster = Some(cluster);
         self.facts = facts;
@@ -205,7 +205,7 @@ impl World {
         let journal = std::mem::take(&mut self.journal);
         let Loaded { enrolled, handed_to, formers, inherited, token_spent, floor, accepted, session, cluster, .. } =
             journal;
-        // What was accepted as another target is no measure.
+        // A set accepted as another target does not count.
         let accepted = accepted.filter(|_| handed_to.is_none());
         let floor = [floor, accepted].into_iter().flatten().max_by_key(|known| known.set.version);
         let enrolled = handed_to.or(enrolled);
@@ -220,7 +220,7 @@ impl World {
         self.faults = true;
     }
 
-    /// The hub is away, and all else is well.
+    /// The hub is away, and everything else is well.
     pub(in crate::core) fn hub_is_away(&mut self) {
         self.link_up = false;
     }
@@ -238,7 +238,7 @@ impl World {
 
     pub(in crate::core) fn heal_cluster(&mut self) {
         self.faults = false;
-        // People take away what is in the way.
+        // People remove foreign objects that have assigned keys.
         let strangers = self.cluster.objects.iter().filter(|(_, local)| !local.ours);
         for key in strangers.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.cluster.delete(&key);
@@ -258,7 +258,7 @@ impl World {
         }
     }
 
-    /// As long as that and no longer, whatever is due next.
+    /// Runs whatever is due next, for as long as that and no longer.
     pub(in crate::core) fn run_just(&mut self, time: Duration) {
         let until = self.now + time;
         loop {
@@ -273,7 +273,7 @@ impl World {
         }
     }
 
-    /// The process ends in order, with whatever it says before.
+    /// The process ends in order, with its last messages.
     pub(in crate::core) fn stop(&mut self) {
         self.stopping = true;
         self.step(Event::Stop);
@@ -442,7 +442,7 @@ impl World {
         }
     }
 
-    /// Invariant 7: only what is ours, and what the journal says is not assigned, is deleted.
+    /// Invariant 7: only our own objects that the journal says are not assigned are deleted.
     fn check_op(&self, op: &Op) {
         let told = self.core.mode();
         let reads = matches!(op, Op::Get { .. } | Op::Inspect { .. } | Op::Compare { .. });
@@ -538,7 +538,7 @@ impl World {
         }
     }
 
-    /// The journal was away, and can be opened now: another core begins from what it holds, as the driver has it.
+    /// The journal was unavailable, and can be opened now: another core begins from it, as the driver has it.
     pub(in crate::core) fn journal_opens(&mut self) {
         self.no_journal = false;
         let heard = self.core.heard();
@@ -557,7 +557,7 @@ impl World {
         out.iter().any(|effect| matches!(effect, Effect::Stopped))
     }
 
-    /// Somebody starts it again with a token that it has not seen.
+    /// Somebody restarts it with a token that it has not seen.
     pub(in crate::core) fn give_token(&mut self) {
         self.journal.token_spent = false;
         self.crash();

@@ -1,16 +1,16 @@
-//! The aggregate: of each object that belongs to something placed, what is counted of it, and by whom it is owned. Counts are
-//! made by walking down from what is placed, so that no order of events can make them wrong.
+//! The aggregate: of each object that belongs to a placed one, its counted facts and its owner. Counts are made by walking
+//! down from the placed object, so that no order of events can make them wrong.
 //!
 //! ```text
 //!  root (placed, by key and UID) ◀── owner ── ReplicaSet, Job ◀── owner ── Pod
 //!                                ◀── owner or service-name ─────── EndpointSlice
 //! ```
 //!
-//! Two watches are not ordered against each other: a Pod may be seen before its ReplicaSet, and that before the UID of
-//! its Deployment is known. So what may belong to something placed is kept until it is gone: by UID where the owner is
-//! known, else by the name of the owner, as controllers derive it (`web-5d4f…` is made of `web`). What is kept by name is
-//! counted by UID only. Where Kubernetes had to cut a name (beyond 240 characters), a Pod that is seen before its
-//! ReplicaSet is counted with its next change. Everything else is forgotten on the spot.
+//! Two watches are not ordered against each other: a Pod may be seen before its ReplicaSet, and that before the UID of its
+//! Deployment is known. So an object that may belong to a placed one is kept until it is gone: by UID where the owner is
+//! known, else by the name of the owner, as controllers derive it (`web-5d4f…` is made of `web`). Objects kept by name are
+//! counted by UID only. Where Kubernetes had to cut a name (beyond 240 characters), a Pod that is seen before its ReplicaSet
+//! is counted with its next change. Everything else is dropped at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -21,16 +21,16 @@ use tideline_common::{AssociatedKind, GroupKind, ObjectKey, Uid};
 use super::wanted::{Wanted, is_link};
 use crate::core::interface::observed::{Associate, Condition, Owner};
 
-/// Objects of which something is kept: every Pod of the largest cluster that Kubernetes supports (150,000), and what is
-/// between. About 300 bytes each, so 60 MB if one target were placed as full as that.
+/// Objects that are kept: every Pod of the largest cluster that Kubernetes supports (150,000), and their ReplicaSets and Jobs.
+/// About 300 bytes each, so 60 MB if one target were placed as full as that.
 pub(super) const KEPT_MAX: usize = 200_000;
 
 #[derive(Debug, Default)]
 pub(super) struct Aggregate {
     roots: BTreeMap<Arc<ObjectKey>, Root>,
-    /// Roots by the UID that is there now.
+    /// Roots by the UID of the present object.
     bound: BTreeMap<Uid, Arc<ObjectKey>>,
-    /// Roots between which and their Pods something is, by namespace and name.
+    /// Roots with ReplicaSets or Jobs between them and their Pods, by namespace and name.
     named: BTreeMap<Name, BTreeSet<Arc<ObjectKey>>>,
     kept: BTreeMap<Uid, Kept>,
     owned: BTreeMap<Parent, BTreeSet<Uid>>,
@@ -53,7 +53,7 @@ struct Root {
 struct Kept {
     kind: AssociatedKind,
     parent: Parent,
-    /// For whose sake it is kept: whose it is, or may be.
+    /// The root that it is kept for: it belongs to it, or may.
     root: Arc<ObjectKey>,
     name: Box<str>,
     condition: Condition,
@@ -61,7 +61,7 @@ struct Kept {
     list: u32,
 }
 
-/// Whose an object is, as it says.
+/// The owner that an object names.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Parent {
     Uid(Uid),
@@ -73,7 +73,7 @@ enum Parent {
 pub(super) type Touched = BTreeSet<Arc<ObjectKey>>;
 
 impl Aggregate {
-    /// Follows what is made of an object, which need not be there yet.
+    /// Follows what is made of an object, which need not exist yet.
     pub(super) fn ask(&mut self, key: &ObjectKey, follows: Wanted) {
         let key = self.roots.get_key_value(key).map_or_else(|| Arc::new(key.clone()), |(key, _)| Arc::clone(key));
         if follows.keys().any(|kind| is_link(*kind)) {
@@ -83,7 +83,7 @@ impl Aggregate {
         self.roots.insert(key, Root { follows, uid });
     }
 
-    /// Does not follow it any more. What is kept for it goes with the next [`Aggregate::sweep`].
+    /// Follows it no longer. What is kept for it is dropped with the next [`Aggregate::sweep`].
     pub(super) fn dismiss(&mut self, key: &ObjectKey) {
         self.bind(key, None);
         let Some((key, _)) = self.roots.remove_entry(key) else { return };
@@ -125,7 +125,7 @@ impl Aggregate {
         self.roots.get(key).is_some_and(|root| root.uid.is_some())
     }
 
-    /// Every root, with what is followed for it.
+    /// Every root, with the kinds that are followed for it.
     pub(super) fn roots(&self) -> impl Iterator<Item = (&Arc<ObjectKey>, &Wanted)> {
         self.roots.iter().map(|(key, root)| (key, &root.follows))
     }
@@ -135,7 +135,7 @@ impl Aggregate {
         *self.lists.entry(kind).or_default() += 1;
     }
 
-    /// Takes one object into account, as it is now.
+    /// Takes in the present state of one object.
     pub(super) fn seen(&mut self, kind: AssociatedKind, associate: Associate, touched: &mut Touched) {
         let Associate { uid, namespace, name, owner, condition } = associate;
         let home = owner.and_then(|owner| self.home(kind, &namespace, owner));
@@ -165,7 +165,7 @@ impl Aggregate {
         self.kept.insert(uid, Kept { kind, parent, root, name: name.into(), condition, list });
     }
 
-    /// An object is not there any more.
+    /// An object is gone.
     pub(super) fn gone(&mut self, kind: AssociatedKind, uid: &Uid, touched: &mut Touched) {
         if self.kept.get(uid).is_none_or(|kept| kept.kind != kind) {
             return;
@@ -192,7 +192,7 @@ impl Aggregate {
         self.lists.remove(&kind);
     }
 
-    /// Forgets what was kept for roots that are dismissed, or are followed less far.
+    /// Drops what was kept for roots that are dismissed, or are followed less far.
     pub(super) fn sweep(&mut self) {
         let roots = std::mem::take(&mut self.roots);
         let wanted = |kept: &Kept| roots.get(&kept.root).is_some_and(|root| root.follows.contains_key(&kept.kind));
@@ -200,7 +200,7 @@ impl Aggregate {
         self.roots = roots;
     }
 
-    /// Whether something could not be kept; only a list can mend that. Once there is room again it is asked for.
+    /// Whether something could not be kept; only a list can repair that. Once there is room again it is asked for.
     pub(super) fn is_overflown(&self) -> bool {
         self.overflown
     }
@@ -212,7 +212,7 @@ impl Aggregate {
         room
     }
 
-    /// What is there of what was made of a root.
+    /// The objects that belong to a root.
     pub(super) fn made(&self, key: &ObjectKey) -> BTreeMap<AssociatedKind, Made> {
         let mut made = BTreeMap::new();
         let Some((key, root)) = self.roots.get_key_value(key) else { return made };
@@ -237,7 +237,7 @@ impl Aggregate {
         made
     }
 
-    /// Whose an object is, and for which root it is kept; none if it is nobody's that is placed.
+    /// The parent of an object, and the root for which it is kept; none if it belongs to nothing that is placed.
     fn home(&self, kind: AssociatedKind, namespace: &str, owner: Owner) -> Option<(Parent, Arc<ObjectKey>)> {
         let Owner { kind: owner_kind, name, uid } = owner;
         let follows =
@@ -258,8 +258,8 @@ impl Aggregate {
         Some((parent, root))
     }
 
-    /// What a ReplicaSet or Job that is not known yet may be made of: controllers put a dash and a hash or a time behind
-    /// the name.
+    /// Possible owners of a ReplicaSet or Job that is not known yet: controllers put a dash and a hash or a time behind the
+    /// name.
     fn makers(&self, kind: &GroupKind, namespace: &str, name: &str) -> impl Iterator<Item = &Arc<ObjectKey>> {
         let link = kind.is("apps", "ReplicaSet") || kind.is("batch", "Job");
         let stem = name.rsplit_once('-').filter(|_| link).map(|(stem, _)| stem);
@@ -267,7 +267,7 @@ impl Aggregate {
         named.into_iter().flatten()
     }
 
-    /// What was kept by name for another turns out to be made of this root.
+    /// An object that was kept by name for another root turns out to belong to this one.
     fn rehome(&mut self, parent: &Parent, root: &Arc<ObjectKey>) {
         for uid in self.owned.get(parent).into_iter().flatten() {
             if let Some(kept) = self.kept.get_mut(uid) {

@@ -279,7 +279,7 @@ fn what_may_not_be_watched_is_said_and_the_rest_is_counted() {
     let said: Vec<_> =
         scene.conditions.iter().map(|condition| (condition.reason, condition.message.as_str())).collect();
     assert_eq!(said, [(Reason::Forbidden, "cannot watch pods, which a Placement asks to count: no")]);
-    // What stood when the API server went away still stands.
+    // Objects that existed when the API server went away still count.
     scene.list(PODS, vec![pod("web", 1, 0)]);
     scene.hear(PODS, AssociatedNews::Lost { reason: Reason::Unavailable, message: "away".to_owned() });
     scene.pass(Duration::from_mins(1));

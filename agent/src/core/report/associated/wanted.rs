@@ -1,4 +1,4 @@
-//! What has to be followed for a placed object, by its kind and by what is asked for.
+//! Which kinds must be followed for a placed object, by its kind and by what is asked for.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,11 +6,10 @@ use tideline_common::{AssociatedKind, GroupKind};
 
 use crate::core::interface::effect::Depth;
 
-/// What is followed for one object, and how much of it has to be known.
+/// The kinds followed for one object, and how much of each must be known.
 pub(super) type Wanted = BTreeMap<AssociatedKind, Depth>;
 
-/// What controllers make of an object of a kind. Of kinds that are somebody's own anything may be made but slices, which
-/// only Services have.
+/// The kinds that controllers make for a kind. Custom resources may have any of them but slices, which only Services have.
 fn makes(kind: &GroupKind) -> &'static [AssociatedKind] {
     use AssociatedKind::{EndpointSlices, Jobs, Pods, ReplicaSets};
     match (&*kind.group, &*kind.kind) {
@@ -26,7 +25,7 @@ fn makes(kind: &GroupKind) -> &'static [AssociatedKind] {
     }
 }
 
-/// What is between an object and its Pods.
+/// Kinds between an object and its Pods.
 pub(super) fn is_link(kind: AssociatedKind) -> bool {
     match kind {
         AssociatedKind::ReplicaSets | AssociatedKind::Jobs => true,
@@ -34,7 +33,7 @@ pub(super) fn is_link(kind: AssociatedKind) -> bool {
     }
 }
 
-/// What to follow for an object: what is asked for and may come of it, and what leads there.
+/// The kinds to follow for an object: those asked for that it may have, and those that lead to them.
 pub(super) fn follows(kind: &GroupKind, asked: &BTreeSet<AssociatedKind>) -> Wanted {
     let makes = makes(kind);
     let mut follows = Wanted::new();

@@ -1,4 +1,4 @@
-//! How much is told of an object, as its policy asks.
+//! How much is reported of an object, as its policy asks.
 
 use std::sync::Arc;
 
@@ -12,14 +12,14 @@ use crate::core::Core;
 use crate::core::model::object::{Object, Status};
 
 impl Core {
-    /// How much is told of an object: what its entry says, or the one that it was written for last.
+    /// How much is reported of an object: as its entry says, or the entry that it was last written for.
     pub(in crate::core) fn report_class(&self, key: &ObjectKey) -> &ReportClass {
         let recorded = || self.objects.get(key).and_then(|object| Some(object.record.as_ref()?.policy));
         let policy = self.desired.get(key).map(|entry| entry.policy).or_else(recorded);
         policy.and_then(|policy| self.policies.get(&policy)).map_or(&ReportClass::Status, |policy| &policy.report)
     }
 
-    /// Adds what a watch showed of the object, but for its status.
+    /// Adds what a watch showed of the object, except its status.
     pub(super) fn add_observed(&self, report: &mut ObjectReport, object: &Object, class: &ReportClass) {
         if !class.has_health() {
             return;
@@ -46,7 +46,7 @@ impl Object {
     }
 }
 
-/// As much of a status as is told; none if the hub would refuse that, and say that this agent says too much.
+/// The part of a status that is reported; none if the hub would refuse that, and report that this agent sends too much.
 pub(super) fn cut(class: &ReportClass, status: &Arc<RawValue>) -> Option<Arc<RawValue>> {
     let cut = match class {
         ReportClass::Paths(paths) => {
@@ -62,8 +62,7 @@ pub(super) fn is_too_large(status: &RawValue) -> bool {
     status.get().len() > STATUS_BYTES_MAX || nesting(status.get()) > STATUS_LEVELS_MAX
 }
 
-/// What tells the words of one class from those of another: whoever is asked for more has more to say, though nothing else
-/// changed.
+/// Distinguishes reports of one class from those of another: another class needs another report, though nothing else changed.
 pub(super) fn mark(class: &ReportClass) -> Vec<u8> {
     if *class == ReportClass::Status {
         return Vec::new();

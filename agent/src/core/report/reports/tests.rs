@@ -1,4 +1,4 @@
-//! What the hub is told of objects that nothing explains, where that is lost on the way.
+//! Reports of unexplained objects, where they are lost on the way.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ fn what_the_hub_would_refuse_of_a_status_is_not_sent() {
     assert!(!is_too_large(&deep(STATUS_LEVELS_MAX)) && is_too_large(&deep(STATUS_LEVELS_MAX + 1)));
 }
 
-/// A Deployment that was told with its status.
+/// A Deployment that was reported with its status.
 fn placed() -> (World, ObjectKey) {
     let deployment = key("apps", "Deployment", "d0");
     let mut world = World::new(5);
@@ -58,7 +58,7 @@ fn what_cannot_be_read_is_told_without_its_status_and_not_asked_for_again_and_ag
     assert_eq!(known(&world), Some(true));
 }
 
-/// It was told with its status, and all rights are withdrawn since.
+/// It was reported with its status, and all rights are withdrawn since.
 #[test]
 fn that_something_failed_is_told_though_its_status_cannot_be_read_any_more() {
     let (mut world, deployment) = placed();
@@ -67,7 +67,7 @@ fn that_something_failed_is_told_though_its_status_cannot_be_read_any_more() {
     world.quiesce();
     let (_, _, report) = &world.hub.reports[&deployment];
     assert_eq!((report.reason, report.status.is_some()), (Some(Reason::AgentTooOld), false));
-    // As it was before, which it was told.
+    // As it was reported before.
     world.cluster.unreadable.clear();
     world.hub.set_state(&deployment, EntryState::Apply);
     world.quiesce();
@@ -86,7 +86,7 @@ fn on_a_quiet_cluster_what_is_said_anew_waits_for_nothing() {
     assert_eq!(report.reason, Some(Reason::AgentTooOld));
 }
 
-/// As many statuses as seconds, each another than the one before.
+/// A new status every second, each different from the one before.
 fn flip(world: &mut World, deployment: &ObjectKey, seconds: u64) {
     for second in 0..seconds {
         world.cluster.set_status(deployment, second + 1);
@@ -98,7 +98,7 @@ fn status(world: &World, key: &ObjectKey) -> Option<String> {
     world.hub.reports[key].2.status.as_ref().map(|status| status.get().to_owned())
 }
 
-/// From now on as much is asked for of what is placed, and nothing else changes.
+/// From now on so much is asked for of placed objects, and nothing else changes.
 fn ask(world: &mut World, key: &ObjectKey, report: ReportClass) {
     world.hub.policy = ApplyPolicy { report, ..ApplyPolicy::default() };
     world.hub.put(key, 1, 1);
@@ -117,7 +117,7 @@ fn a_status_that_flips_all_the_time_is_told_at_once_and_then_every_five_seconds(
     assert_eq!(world.hub.told_objects, 1);
     flip(&mut world, &deployment, 60);
     assert!((11..=14).contains(&world.hub.told_objects), "{}", world.hub.told_objects);
-    // What came last is told, and then it is quiet, and nothing is remembered of it.
+    // The last one is reported, and then it is quiet, and nothing is remembered of it.
     world.quiesce();
     assert_eq!(status(&world, &deployment).as_deref(), Some(r#"{"n":60}"#));
     assert!(world.core.reports.rate.is_empty());
@@ -163,7 +163,8 @@ fn what_waits_is_told_before_the_process_ends() {
     assert_eq!(status(&world, &deployment).as_deref(), Some(r#"{"n":101}"#));
 }
 
-/// With each class: what is told, that nothing is written for it at the cluster, and read only where a status is missing.
+/// With each class: the report; nothing is written for it at the cluster, and the object is read only where a status is
+/// missing.
 #[test]
 fn another_class_is_told_once_and_nothing_is_applied_again() {
     let (mut world, deployment) = placed();
@@ -186,7 +187,7 @@ fn another_class_is_told_once_and_nothing_is_applied_again() {
         assert_eq!(status(&world, &deployment).as_deref(), expected, "{class:?}");
         assert_eq!((world.cluster.versions(), world.cluster.reads), (before.0, before.1 + reads), "{class:?}");
         assert_eq!(world.hub.told_objects, 1, "{class:?}");
-        // A restart finds it as it is, and so does an agent without its journal.
+        // After a restart it is as it was, and so it is for an agent without its journal.
         world.crash();
         world.quiesce();
         world.lose_journal();
@@ -210,7 +211,7 @@ fn of_what_nobody_asks_for_nothing_is_told_nor_read_nor_kept() {
         let object = world.core.objects.get(&deployment).unwrap();
         assert!(matches!(object.live.status, Status::Dropped { .. }), "{class:?}");
     }
-    // A hub that forgot everything has nothing read either.
+    // A hub that forgot everything causes no read either.
     ask(&mut world, &deployment, ReportClass::Health);
     world.quiesce();
     (world.cluster.reads, world.cluster.lists) = (0, 0);
@@ -218,7 +219,7 @@ fn of_what_nobody_asks_for_nothing_is_told_nor_read_nor_kept() {
     world.quiesce();
     assert_eq!((status(&world, &deployment), world.cluster.reads, world.cluster.lists), (None, 0, 0));
     assert_eq!(world.hub.reports[&deployment].2.health, Health::Ready);
-    // Nor is anything kept while nobody can be told.
+    // Nor is anything kept while nothing can be reported.
     world.hub_is_away();
     world.cluster.set_status(&deployment, 10);
     world.run_for(Duration::from_secs(1));
@@ -238,7 +239,7 @@ fn what_is_counted_is_no_reason_to_write_anything() {
     assert_eq!(world.hub.reports[&deployment].2.progress, Progress::Applied);
 }
 
-/// Webhooks say much, and the hub takes what is longer than it should be for somebody else's word.
+/// Webhooks write long messages, and the hub takes those that are too long for another's.
 #[test]
 fn no_condition_is_longer_than_a_message_may_be() {
     let (mut world, ..) = world();
@@ -260,7 +261,7 @@ fn no_condition_is_longer_than_a_message_may_be() {
     assert!(conditions.iter().all(|condition| condition.message.len() <= MESSAGE_BYTES_MAX), "{conditions:?}");
 }
 
-/// Where an object stands that is ours by its mark, and that nobody assigned. The hub was told.
+/// An object that is ours by its mark, and that nobody assigned. The hub was told.
 fn world() -> (World, ObjectKey, ObjectKey) {
     let (assigned, stray) = (key("apps", "Deployment", "d0"), key("apps", "Deployment", "d1"));
     let mut world = World::new(5);
@@ -273,7 +274,7 @@ fn world() -> (World, ObjectKey, ObjectKey) {
     (world, assigned, stray)
 }
 
-/// Whose object the hub believes stands there.
+/// The source of the object that the hub believes to exist.
 fn told(world: &World, key: &ObjectKey) -> Option<String> {
     world.hub.reports.get(key).map(|(_, _, report)| report.source_uid.to_string())
 }

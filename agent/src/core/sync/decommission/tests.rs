@@ -134,7 +134,7 @@ fn is_marked(world: &World, key: &ObjectKey) -> bool {
     world.cluster.objects.get(key).is_some_and(|local| local.mark.is_some())
 }
 
-/// Nothing says that any of it was unassigned, and the cluster has refused what was asked of two objects.
+/// Nothing says that any of it was unassigned, and the cluster has refused to remove two objects.
 #[test]
 fn what_was_refused_is_asked_no_more_when_the_cluster_is_in_service_again() {
     for (how, crashes) in
@@ -168,7 +168,7 @@ fn what_was_refused_is_asked_no_more_when_the_cluster_is_in_service_again() {
     }
 }
 
-/// What journal and hub know of what stands is so.
+/// What journal and hub know of the objects is true.
 fn check_known(world: &World, case: &str) {
     for (key, record) in &world.journal.applied {
         let local = world.cluster.objects.get(key).unwrap_or_else(|| panic!("{case}: {key} is recorded, and is gone"));
@@ -180,7 +180,7 @@ fn check_known(world: &World, case: &str) {
     }
 }
 
-/// The cluster has done what was asked of it, and did not answer; then the decommission is taken back.
+/// The cluster has carried out a removal, and did not answer; then the decommission is taken back.
 #[test]
 fn what_was_removed_without_an_answer_is_known_to_be_gone_when_the_cluster_is_in_service_again() {
     for how in [Decommission::Keep, Decommission::Remove] {

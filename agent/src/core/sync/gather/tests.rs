@@ -6,7 +6,7 @@ use crate::core::tests::{Random, attestation, entry, key, policies, uid};
 use tideline_common::wire::v1::{ApprovedHeld, Continuity, DesiredAnswer, DesiredRequest};
 use tideline_common::{Epoch, PrunePolicy, Revision, SessionName};
 
-/// Gathers from a hub that changes between pages, and holds what it has.
+/// Gathers from a hub that changes between pages, and checks that the result is the hub's set.
 struct Agent {
     accepted: Option<Accepted>,
     desired: DesiredSet,

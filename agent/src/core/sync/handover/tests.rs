@@ -12,7 +12,7 @@ fn heir() -> TargetId {
     crate::core::tests::heir(0)
 }
 
-/// An agent that keeps three objects; its SyncTarget was deleted, and is there again.
+/// An agent that keeps three objects; its SyncTarget was deleted, and created again.
 fn frozen(seed: u64) -> (World, [ObjectKey; 3]) {
     let mut world = World::new(seed);
     let keys = ["a", "b", "c"].map(|name| key("", "ConfigMap", name));
@@ -47,7 +47,7 @@ fn what_a_former_target_placed_is_the_new_ones_with_its_uid() {
         assert_eq!(keys.clone().map(|key| world.cluster.objects[&key].uid.clone()), uids, "seed {seed}");
         assert_eq!(targets(&world), [heir(); 3], "seed {seed}: every mark names the new target");
         world.check_converged();
-        // An object that is taken out from now on goes.
+        // An object that is unassigned from now on is removed.
         world.hub.remove(&keys[0]);
         world.quiesce();
         assert!(!world.cluster.objects.contains_key(&keys[0]), "seed {seed}");
@@ -60,7 +60,7 @@ fn nothing_follows_from_absence_in_the_new_targets_first_set() {
     world.hub.refuses = None;
     world.hub.hands_to = Some(heir());
     world.hub.remove(&lacking);
-    // Of the same epoch, and without a word of what was removed, as another target's set is.
+    // Of the same epoch, and without tombstones, as another target's set is.
     world.hub.begin_epoch(1);
     world.quiesce();
     assert!(world.cluster.objects.contains_key(&lacking), "nobody said that it is to go");
@@ -90,7 +90,7 @@ fn what_was_accepted_as_another_target_is_shown_and_not_compared_with() {
     world.check_converged();
 }
 
-/// Told by a set that the former target had, and held by the fuse.
+/// Unassigned by a set that the former target had, and held by the fuse.
 #[test]
 fn removals_under_way_end_with_the_target_that_they_were_of() {
     let mut world = World::with_fuse(6, FuseLimits { always: 0, percent: 0 });
@@ -112,7 +112,7 @@ fn removals_under_way_end_with_the_target_that_they_were_of() {
     assert_eq!(targets(&world), [heir()]);
 }
 
-/// Two marks that nothing is applied under, in either state.
+/// Two marks of objects that are not applied, in either state.
 fn adopted_while(seed: u64, state: EntryState, drift: DriftPolicy) -> (World, [ObjectKey; 3]) {
     let mut world = World::new(seed);
     world.hub.policy.drift = drift;
@@ -172,7 +172,7 @@ fn what_was_marked_anew_while_it_was_held_has_not_drifted_when_it_is_released() 
         assert_eq!(report.reason, None, "{key}: {report:?}");
     }
     assert_eq!(world.cluster.looks, 0, "nothing gave a reason to look at them");
-    // What was changed by somebody else before is still told.
+    // A change by somebody else from before is still reported.
     let (mut world, keys) = adopted_while(2, EntryState::Hold(Reason::Conflict), DriftPolicy::Report);
     world.cluster.edit(&keys[0]);
     world.quiesce();
@@ -183,7 +183,7 @@ fn what_was_marked_anew_while_it_was_held_has_not_drifted_when_it_is_released() 
     assert_eq!(targets(&world), [heir(); 3]);
 }
 
-/// What stands there is somebody else's copy, or marked by another hub.
+/// The object is somebody else's copy, or marked by another hub.
 #[test]
 fn no_mark_is_written_over_that_is_not_the_agents_own() {
     let (mut world, keys) = adopted_while(3, EntryState::Hold(Reason::Conflict), DriftPolicy::Correct);
@@ -213,7 +213,7 @@ fn a_mark_that_may_not_be_written_is_tried_again_ever_less_often() {
     assert_eq!(targets(&world), [heir(); 3]);
 }
 
-/// Its entry is content with whatever mark it has, so that nothing of the entry fails.
+/// Its entry accepts whatever mark it has, so that nothing of the entry fails.
 #[test]
 fn the_mark_of_an_implied_namespace_that_may_not_be_written_is_tried_ever_less_often() {
     let mut world = World::new(5);
@@ -273,7 +273,7 @@ fn marks_that_somebody_puts_back_are_written_ever_less_often() {
     }
 }
 
-/// The hub knows the target no more; whoever runs it gives the agent a token.
+/// The hub does not know the target any more; its administrator gives the agent a token.
 #[test]
 fn a_new_token_makes_it_another_target_with_its_objects_in_place() {
     for refusal in [RefusalKind::UnknownTarget, RefusalKind::Revoked, RefusalKind::TargetGone] {
@@ -334,7 +334,7 @@ fn what_fenced_it_is_said_of_the_target_that_it_was_and_of_no_other() {
     }
 }
 
-/// How an agent comes from one target to another.
+/// How an agent passes from one target to another.
 #[derive(Clone, Copy, Debug)]
 enum Way {
     Adopted,

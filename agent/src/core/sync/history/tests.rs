@@ -44,7 +44,7 @@ fn while_the_history_is_broken_no_removal_begins_whatever_was_approved_before() 
         assert_eq!(world.cluster.objects.len(), 3);
         assert!(world.hub.conditions().iter().any(|said| said.starts_with("HistoryLost")), "it says so itself");
     }
-    // Whole again, with the approval in force: it is told anew, and made use of.
+    // Whole again, with the approval in force: it is sent anew, and used.
     world.hub.history = Continuity::Whole;
     world.quiesce();
     assert_eq!(world.cluster.objects.len(), 2);
@@ -80,7 +80,7 @@ fn a_set_of_a_higher_epoch_ends_the_removals_that_it_does_not_speak_for() {
 fn what_was_approved_for_a_place_is_void_once_anything_is_assigned_there() {
     let (mut world, key, removal) = holding();
     world.hub.approved = vec![removal.clone()];
-    // Told, and not made use of: in the same answer another source comes and goes.
+    // Sent, and not used: in the same answer another source comes and goes.
     world.hub.put(&key, 2, 1);
     world.quiesce();
     world.hub.approved.clear();

@@ -83,7 +83,7 @@ fn an_agent_whose_next_key_is_refused_shows_its_token_no_more_often_than_it_asks
     assert!((10..=30).contains(&later), "{later} in two hours");
 }
 
-/// A removal was told and is on disk, and could not begin yet; then the hub knows the target no more.
+/// A removal is on disk, and could not begin yet; then the hub does not know the target any more.
 #[test]
 fn while_the_hub_does_not_know_the_target_no_removal_begins() {
     let (mut world, [_, removed]) = at_work();
@@ -172,7 +172,7 @@ fn after_a_freeze_was_learnt_no_step_of_a_removal_begins() {
             for key in &keys {
                 world.hub.remove(key);
             }
-            // What begins later is checked against what the agent was told by then.
+            // What begins later is checked against the last verdict by then.
             for _ in 0..steps {
                 world.advance();
             }
@@ -242,7 +242,7 @@ fn a_token_ends_a_quarantine_only_at_a_hub_that_does_not_know_the_target() {
     }
 }
 
-/// There is news that nobody was told of.
+/// There is news that was not reported.
 #[test]
 fn an_agent_that_has_no_session_ends_at_once_when_it_is_asked_to() {
     for refusal in REFUSALS {
@@ -274,7 +274,8 @@ fn what_the_hub_said_while_the_journal_was_away_is_known_after_the_next_restart(
     }
 }
 
-/// What serves while the disk refuses to be read knows nothing of the freeze, and hears of a hub that does not know the target.
+/// The core that runs while the disk cannot be read knows nothing of the freeze, and hears of a hub that does not know the
+/// target.
 #[test]
 fn no_freeze_in_the_journal_ends_by_what_was_heard_without_it() {
     for known in modes() {

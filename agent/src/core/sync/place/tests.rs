@@ -15,7 +15,7 @@ fn of(cluster: Option<Uid>) -> ClusterFacts {
     ClusterFacts { cluster, ..ClusterFacts::default() }
 }
 
-/// An agent that is cut off, and kept one object until it ended; that is gone since.
+/// An agent that is cut off, and kept one object until it ended; the object was deleted since.
 fn deleted_meanwhile(facts: Option<ClusterFacts>) -> (World, ObjectKey) {
     let mut world = World::new(11);
     let key = key("", "ConfigMap", "c");
@@ -72,7 +72,7 @@ fn a_cluster_that_does_not_answer_is_not_in_sync_though_nothing_in_it_is_watched
     assert_eq!(world.hub.in_sync, Some(false), "it did not say who it is");
 }
 
-/// A data directory came into another cluster, which is what was meant: a person corrects the SyncTarget.
+/// A data directory was moved to another cluster on purpose: a person corrects the SyncTarget.
 #[test]
 fn an_agent_goes_on_in_the_cluster_that_its_sync_target_was_corrected_to() {
     let (mut world, key) = deleted_meanwhile(Some(of(Some(uid("c2")))));
@@ -85,7 +85,7 @@ fn an_agent_goes_on_in_the_cluster_that_its_sync_target_was_corrected_to() {
     world.quiesce();
     world.check_converged();
     assert_eq!(world.standings.last().map(String::as_str), Some("Thaw"));
-    // What it kept of that is what it begins with.
+    // It begins with what it stored of that.
     world.cut_off();
     world.heal_cluster();
     world.cluster.delete(&key);
@@ -94,7 +94,7 @@ fn an_agent_goes_on_in_the_cluster_that_its_sync_target_was_corrected_to() {
     assert!(world.cluster.objects.contains_key(&key));
 }
 
-/// The annotation was taken off instead: nobody says that it is this cluster.
+/// The annotation was removed instead: nobody says that it is this cluster.
 #[test]
 fn an_agent_that_is_served_in_another_cluster_than_its_identitys_stays_frozen() {
     let (mut world, _) = deleted_meanwhile(Some(of(Some(uid("c2")))));

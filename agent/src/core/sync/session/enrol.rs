@@ -11,8 +11,8 @@ use crate::core::interface::effect::{Effect, Effects, Request};
 use crate::core::interface::event::LinkFailure;
 use crate::core::interface::write::{AgentMode, Enrolled, FreezeReason};
 
-/// How long a token that was refused is not shown. What it was refused for may have been put right at the hub since, as where
-/// its name was another agent's; nobody has to come to the site for that.
+/// How long a token that was refused is not shown. The cause may have been removed at the hub since, as where its name was
+/// another agent's; nobody has to come to the site for that.
 const SHOWN_AGAIN: Duration = Duration::from_hours(1);
 
 /// What is known of the token that the agent was given.
@@ -45,9 +45,9 @@ impl Core {
         out.push(Effect::Send { id, request: Request::Enrol(request) });
     }
 
-    /// Where the hub has said that it does not serve what this agent is, a token may make it another.
+    /// Where the hub has said that it refuses this target, a token may make the agent another.
     pub(in crate::core) fn may_enrol_anew(&self, now: Monotonic) -> bool {
-        // Who was fenced or quarantined in the name of a target that the hub does not know is told nothing else by anybody.
+        // An agent that was fenced or quarantined as a target that the hub does not know hears nothing else from anybody.
         let frozen = matches!(self.mode, AgentMode::Frozen(FreezeReason::Fenced(_) | FreezeReason::Quarantined(_)));
         let replaced = self.mode.may_be_replaced() || (frozen && self.session.hub_unknown);
         replaced && self.may_show_its_token(now)
@@ -57,8 +57,8 @@ impl Core {
         self.config.enrolment.is_some() && self.token.may_be_shown(now)
     }
 
-    /// A hub that knows this agent by another key, as one that was set back does, can say no more than that it cannot verify
-    /// what it signs. A token proves more.
+    /// A hub that knows this agent by another key, as one that was set back does, can only say that it cannot verify the
+    /// signature. A token proves more.
     pub(super) fn may_prove_more(&self, now: Monotonic, failure: Option<&LinkFailure>) -> bool {
         let unverified =
             matches!(failure, Some(LinkFailure::Refused(Refusal { refusal: RefusalKind::Unauthenticated, .. })));
@@ -74,7 +74,7 @@ impl Core {
             }))
         );
         if self.target.is_some() && refused {
-            // It is asked again as what it was.
+            // It is asked again under the former name.
             self.token = Token::Refused { until: now + SHOWN_AGAIN };
             return self.ask_again(now + RETRY_REFUSED.0, out);
         }
@@ -86,7 +86,7 @@ impl Core {
         self.token = Token::Spent;
         let EnrolAnswer { hub: _, target, name } = answer;
         if self.target != Some(target) {
-            // Who fenced it did so at the target that it was.
+            // The session that fenced it did so at its former target.
             self.session.fenced = None;
         }
         self.become_target(now, Enrolled { target, name }, out);

@@ -31,11 +31,11 @@ impl Core {
         }
         if let Some(by) = refusal.fenced_by {
             self.session.newest = self.session.newest.max(by.number);
-            // What it is told again it has said already.
+            // It is told again, and has reported it already.
             let news = self.session.fenced.is_none_or(|fenced| fenced.by != by);
             let fenced = Fenced { session: own, by };
             self.session.fenced = Some(fenced);
-            // A set on its way to the disk is accepted first; what follows it is a question, which waits.
+            // A set that is being written is accepted first; the next request waits.
             if news && !matches!(self.session.link, Link::Switching) {
                 self.session.proves_fenced = true;
                 self.read_home(HomeReadReason::Fenced(fenced), out);
@@ -145,7 +145,7 @@ impl Core {
         }
     }
 
-    /// Whether a session is being opened in place of one that was used, and the hub is to hear of something in it.
+    /// Whether a session is being opened in place of one that was used, and there is something to report in it.
     pub(in crate::core) fn renews_session(&self) -> bool {
         let opens = matches!(self.session.link, Link::Opening(_) | Link::Keeping(_) | Link::Looking(_));
         self.mode == AgentMode::Active && self.session.name.is_none() && opens && self.reports.may_part()

@@ -1,5 +1,5 @@
-//! What the next whole set has to mend: something is missing that only the hub has, or its changes contradicted the accepted
-//! set. Both are known until there is a set that was asked for since.
+//! What the next complete set must repair: something is missing that only the hub has, or its delta contradicted the accepted
+//! set. Both are remembered until there is a set that was requested since.
 
 use crate::core::sync::gather::{Absence, Gather, SyncError};
 
@@ -9,18 +9,18 @@ pub(super) struct Repair {
     absence: Absence,
 }
 
-/// Whether everything is to be asked for.
+/// Whether everything is to be requested.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Snapshot {
     #[default]
     NotNeeded,
     Needed,
-    /// It was asked for since it is needed.
+    /// It was requested since it is needed.
     Asked,
 }
 
 impl Repair {
-    /// The accepted set, or what was to be kept with it, is not whole.
+    /// The accepted set, or what was to be kept with it, is incomplete.
     pub(super) fn distrust(&mut self) {
         self.snapshot = Snapshot::Needed;
     }
@@ -33,8 +33,8 @@ impl Repair {
         Gather::everything(self.absence)
     }
 
-    /// Asks for everything after this came to nothing. Where nothing may be concluded from what the hub does not have, that
-    /// outlasts whatever becomes of the next question.
+    /// Asks for everything after a failure. Where nothing may be concluded from absence, that holds whatever becomes of the
+    /// next request.
     pub(super) fn anew(&mut self, gather: &Gather, error: SyncError) -> Gather {
         let anew = gather.anew(error);
         if anew.absence() == Absence::Unexplained {
@@ -44,14 +44,14 @@ impl Repair {
         anew
     }
 
-    /// This is asked now.
+    /// This is requested now.
     pub(super) fn asks(&mut self, gather: &Gather) {
         if self.is_needed() && gather.begins_with_everything() {
             self.snapshot = Snapshot::Asked;
         }
     }
 
-    /// A set is whole. What was found missing after it was asked for is not in it.
+    /// A set is complete. What was found missing after it was requested is not in it.
     pub(super) fn has_whole_set(&mut self) {
         self.absence = Absence::default();
         if self.snapshot == Snapshot::Asked {

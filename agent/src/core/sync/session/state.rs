@@ -13,7 +13,7 @@ use crate::core::interface::effect::{Effect, Effects, RequestId, Timer};
 use crate::core::sync::fetch::Fetch;
 use crate::core::sync::gather::{Gather, SyncError};
 
-/// Wait after the hub said no, doubled each time up to the second: only a person changes that.
+/// Wait after the hub refused, doubled each time up to the second: only a person changes that.
 pub(super) const RETRY_REFUSED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
 
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
@@ -27,9 +27,9 @@ pub(in crate::core) struct Session {
     pub(super) home: SessionName,
     /// The session of this process when another was found in use that is not in the session store.
     pub(super) fenced: Option<Fenced>,
-    /// It says that to the hub, which it was not asked to wait with: a refusal of that alone is no further one.
+    /// It reports that to the hub without being asked; a refusal of that alone is no further fencing.
     pub(in crate::core) proves_fenced: bool,
-    /// What is said with it changed since.
+    /// The facts that are sent with it changed since.
     pub(super) untold: bool,
     /// The newest that it has heard of.
     pub(super) newest: SessionNumber,
@@ -38,13 +38,13 @@ pub(in crate::core) struct Session {
     pub(super) wait_max: u64,
     pub(super) polls: u32,
     pub(super) failures: u32,
-    /// How often a set came to nothing since there was a whole one, whatever else went well meanwhile.
+    /// How often a set failed since there was a complete one, whatever else went well meanwhile.
     pub(super) failed_sets: BTreeMap<SetFailure, u32>,
     pub(super) repair: Repair,
     pub(super) sync_errors: SyncErrors,
     /// Bodies came for a set that was not accepted: perhaps the next one does not name them.
     pub(super) strays: bool,
-    /// The hub said last that it does not know what this agent is, whoever has fenced it before.
+    /// The hub's last answer was that it does not know this target, whoever has fenced it before.
     pub(in crate::core) hub_unknown: bool,
     /// When an agent that is not active asks next.
     pub(super) ask_at: Monotonic,
@@ -101,13 +101,13 @@ pub(super) enum Link {
     Backoff(Next),
 }
 
-/// Why a set came to nothing.
+/// Why a set failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum SetFailure {
     Error(SyncError),
-    /// The hub has moved on: changes since what was gathered, or bodies that it names, are not to be had any more.
+    /// The hub has moved on: the delta since what was gathered, or bodies that it names, are no longer available.
     Outdated,
-    /// Bodies came of which nothing can be made.
+    /// Bodies came that are of no use.
     NoBodies,
 }
 
@@ -120,7 +120,7 @@ pub(super) enum HomeReadReason {
     Fenced(Fenced),
 }
 
-/// Where to go on after a rest.
+/// Where to go on after a pause.
 #[derive(Debug)]
 pub(super) enum Next {
     Enrol,
@@ -140,7 +140,7 @@ impl Session {
         RequestId(self.last)
     }
 
-    /// What the agent is is being written; a session follows.
+    /// The new target is being written; a session follows.
     pub(in crate::core) fn switching(&mut self) {
         self.name = None;
         self.link = Link::Switching;
@@ -155,7 +155,7 @@ impl Session {
         self.repair.distrust();
     }
 
-    /// Whether bodies may be held that no accepted set names; said once.
+    /// Whether bodies may be stored that no accepted set names; true once.
     pub(in crate::core) fn take_strays(&mut self) -> bool {
         std::mem::take(&mut self.strays)
     }
@@ -174,7 +174,7 @@ impl Session {
         self.failures = 0;
     }
 
-    /// Nothing of the set that the hub gives is refused, or lacks here.
+    /// Nothing of the hub's set is refused, or missing here.
     pub(super) fn has_whole_set(&mut self) {
         self.succeeded();
         self.failed_sets.clear();
@@ -182,7 +182,7 @@ impl Session {
         self.repair.has_whole_set();
     }
 
-    /// What was wrong with the hub's answers, counted.
+    /// The faults of the hub's answers, counted.
     pub(in crate::core) fn conditions(&self) -> Vec<TargetCondition> {
         self.sync_errors.conditions()
     }

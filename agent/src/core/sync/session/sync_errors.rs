@@ -1,4 +1,4 @@
-//! What was wrong with the hub's answers since there was a whole set. Whatever that was is over then.
+//! Faults of the hub's answers since the last complete set, which ends them all.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ impl SyncErrors {
         *self.0.entry(error).or_default() += 1;
     }
 
-    /// What was wrong with the hub's answers, counted.
+    /// The faults of the hub's answers, counted.
     pub(super) fn conditions(&self) -> Vec<TargetCondition> {
         let name = |(error, count): (&SyncError, &u64)| {
             let (reason, message) = match error {

@@ -113,7 +113,7 @@ impl Script {
                 format!("{} {request}", id.0)
             }
             Effect::Persist { id, writes } => format!("Persist {} of {}", id.0, writes.len()),
-            // Jitter decides when; whether it is long is told by the script.
+            // Jitter decides when; the script shows only whether it is long.
             Effect::SetTimer { timer, at } => format!("{timer:?} in {} s", at.since(self.now).as_secs()),
             Effect::Execute { .. } => "Execute".to_owned(),
             Effect::Watch(kinds) => format!("Watch {}", kinds.len()),
@@ -217,7 +217,7 @@ fn an_identity_that_is_refused_comes_back_slowly() {
     "]]);
 }
 
-/// A hub that was set back knows it by another key. Whoever runs that gives it a token.
+/// A hub that was set back knows it by another key. Its administrator gives it a token.
 #[test]
 fn whose_signature_the_hub_cannot_verify_shows_its_token_once() {
     let unspent = Loaded { token_spent: false, ..Script::enrolled() };
@@ -238,7 +238,7 @@ fn whose_signature_the_hub_cannot_verify_shows_its_token_once() {
     "#]]);
 }
 
-/// By then it had been told otherwise, and asked again; but what it is now was on disk before.
+/// By then it had heard otherwise, and asked again; but the new target was on disk before.
 #[test]
 fn a_handover_that_arrives_after_a_superseded_request_takes_effect() {
     let mut script = Script::new(held());
@@ -272,7 +272,7 @@ fn a_stop_waits_for_the_last_report_and_says_goodbye() {
     let effects = script.event("answer 3", answer);
     let Some(Effect::Send { id, request: Request::Reported(last) }) = effects.last() else { panic!("{effects:?}") };
     assert!(last.goodbye, "{last:?}");
-    // Whoever does not answer now is not asked again.
+    // A hub that does not answer now is not asked again.
     script.no_answer(id.0);
     assert!(script.printed.ends_with("Stopped\n"), "{}", script.printed);
 }
@@ -341,7 +341,7 @@ fn a_poll_that_is_cut_is_made_shorter() {
     "#]]);
 }
 
-/// At the version that is held, and of another digest.
+/// At the accepted version, with another digest.
 fn page_of_another_history() -> Answer {
     let page = DesiredPage {
         at: Version { epoch: Epoch(1), revision: Revision(4) },
@@ -411,7 +411,7 @@ fn a_set_that_is_refused_again_and_again_is_asked_for_less_and_less() {
     "#]]);
 }
 
-/// Each page is taken, and what they come to is not what the hub says.
+/// Each page is taken, and the result is not what the hub says.
 #[test]
 fn a_set_that_comes_to_nothing_is_asked_for_less_and_less_though_its_pages_come() {
     let mut script = Script::new(held());

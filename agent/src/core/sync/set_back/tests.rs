@@ -32,7 +32,7 @@ fn a_mark_of_the_same_source_and_a_later_generation_says_that_the_journal_was_se
     assert!(!is_later(me(), &elsewhere, &mark(1, 3), (&known, Some(&policy))), "a copy");
 }
 
-/// An accepted loss of history has set its source back, and the API server refuses what it says since.
+/// An accepted loss of history has set its source back, and the API server refuses its content since.
 #[test]
 fn what_the_journal_knows_itself_to_have_applied_is_no_sign() {
     let place = key("", "ConfigMap", "a");
@@ -50,7 +50,7 @@ fn what_the_journal_knows_itself_to_have_applied_is_no_sign() {
     assert!(world.core.shows_set_back(&place, Some(&mark(6))));
 }
 
-/// What was applied and unassigned since the copy of the journal was made stays so, as long as the hub is away.
+/// What was applied and unassigned since the copy of the journal was made is not undone, as long as the hub is away.
 #[test]
 fn an_agent_whose_journal_was_set_back_changes_nothing_before_it_has_heard_the_hub() {
     let [changed, went, stays] = keys();
@@ -79,7 +79,7 @@ fn an_agent_whose_journal_was_set_back_changes_nothing_before_it_has_heard_the_h
     assert_eq!(uids(&world), before);
 }
 
-/// One kind that is never listed does not keep the others from being put right.
+/// One kind that is never listed does not delay corrections of the others.
 #[test]
 fn what_is_not_heard_of_is_waited_for_half_a_minute_and_no_longer() {
     let [first, second, _] = keys();

@@ -103,7 +103,7 @@ impl Scene {
         }
     }
 
-    /// Something is made of a root, or of what was made of it.
+    /// An object is made for a root, or for one that belongs to it.
     fn make(&mut self, root: &ObjectKey, kind: AssociatedKind, turn: u8) {
         let name = format!("{}-{}", root.name, turn % 3);
         let by_label = kind == AssociatedKind::EndpointSlices && turn.is_multiple_of(2);
@@ -132,7 +132,7 @@ impl Scene {
         self.watches.entry(kind).or_default().push_back((uid, object));
     }
 
-    /// Whoever asks late has everything listed again.
+    /// A kind that is asked for later is listed again.
     fn ask(&mut self, root: &ObjectKey, kinds: &[AssociatedKind]) {
         let follows = follows(&root.kind, &kinds.iter().copied().collect());
         if !follows.is_empty() {
@@ -150,7 +150,7 @@ impl Scene {
         self.aggregate.dismiss(root);
     }
 
-    /// A watch breaks: what it had not told yet is in the list.
+    /// A watch breaks: events that it had not shown yet are in the list.
     fn relist(&mut self, kind: AssociatedKind) {
         self.watches.remove(&kind);
         self.aggregate.listing(kind);
@@ -160,7 +160,7 @@ impl Scene {
         self.aggregate.listed(kind, &mut Touched::new());
     }
 
-    /// One of the watches tells something.
+    /// One of the watches shows an event.
     fn hear(&mut self, which: usize) -> bool {
         if let Some(root) = self.bindings.pop_front() {
             self.aggregate.bind(&root, self.there.get(&root));
@@ -227,7 +227,7 @@ proptest! {
             let counts = made.iter().map(|(kind, Made { tally, .. })| (*kind, (tally.total, tally.ready, tally.restarts)));
             prop_assert_eq!(counts.collect::<BTreeMap<_, _>>(), scene.expected(&root), "{}", root);
         }
-        // Whatever came and went leaves no trace.
+        // Objects that came and went leave no trace.
         for kind in KINDS {
             for uid in scene.objects.entry(kind).or_default().keys().cloned().collect::<Vec<_>>() {
                 scene.put(kind, uid, None);

@@ -1,9 +1,9 @@
-//! What a set has to mend, until one is whole.
+//! What a set must repair, until one is complete.
 
 use super::*;
 use crate::core::{Op, Served};
 
-/// The question that is asked among these effects.
+/// The request among these effects.
 fn question(effects: &[Effect]) -> (RequestId, DesiredRequest) {
     let asked = effects.iter().find_map(|effect| match effect {
         Effect::Send { id, request: Request::Desired(request) } => Some((*id, request.clone())),
@@ -17,13 +17,13 @@ impl Script {
         self.event("answer", Event::Answered { id, result: Ok(Answer::Desired(answer)) })
     }
 
-    /// What is asked after the rest.
+    /// The request after the pause.
     fn asks_on(&mut self) -> (RequestId, DesiredRequest) {
         question(&self.after(60).event("timer", Event::Timer(Timer::Link)))
     }
 }
 
-/// The whole set at this revision, or its last page.
+/// The complete set at this revision, or its last page.
 fn whole(revision: u64, entries: &[Arc<tideline_common::Entry>]) -> DesiredPage {
     let Answer::Desired(DesiredAnswer::Page(page)) = page_of_another_history() else { unreachable!() };
     let at = Version { epoch: Epoch(1), revision: Revision(revision) };
@@ -60,7 +60,7 @@ fn a_body_that_is_found_missing_while_a_poll_is_open_is_fetched_when_that_ends()
     assert_eq!(question(&effects).1.since, None);
 }
 
-/// The cluster is told of no body, and the entry is as it was: only the set says that it came.
+/// No body is applied, and the entry is unchanged: only the set says that it came.
 #[test]
 fn an_object_whose_body_was_missing_is_looked_at_when_that_was_fetched() {
     let mut script = Script::new(held());
@@ -94,7 +94,7 @@ fn an_object_whose_body_was_missing_is_looked_at_when_that_was_fetched() {
     assert!(effects.iter().any(made), "{effects:?}");
 }
 
-/// Writes whatever is to be written, until a question is asked.
+/// Completes all writes, until a request is sent.
 fn persisted(script: &mut Script, mut effects: Vec<Effect>) -> Vec<Effect> {
     for _ in 0..5 {
         let id = effects.iter().find_map(|effect| match effect {
@@ -118,7 +118,7 @@ fn removes(effects: &[Effect]) -> bool {
     writes.flatten().any(|write| matches!(write, Write::Removing { .. }))
 }
 
-/// The hub's changes do not lead from the accepted set to its own, and what is asked for then comes to nothing as well.
+/// The hub's delta does not lead from the accepted set to its own, and the set requested then fails as well.
 #[test]
 fn that_the_hubs_changes_contradict_the_accepted_set_is_known_until_there_is_a_whole_one() {
     let b = Arc::new(entry(&key("", "ConfigMap", "b"), 1, 1));
@@ -156,14 +156,14 @@ fn that_the_hubs_changes_contradict_the_accepted_set_is_known_until_there_is_a_w
         assert!(!removes(&effects), "nothing says that it was taken out: {effects:?}");
         let (asked, _) = question(&persisted(&mut script, effects));
         assert_eq!(script.core.desired.len(), 0);
-        // Of the set that is whole absence says so again.
+        // Of the complete set absence counts again.
         let effects = script.answers(asked, DesiredAnswer::SnapshotRequired { epoch: Epoch(1) });
         assert_eq!(question(&effects).1.since, None);
         assert_eq!(script.core.session.repair.everything().absence(), crate::core::sync::gather::Absence::Removal);
     }
 }
 
-/// Of each set some bodies come, and one is not to be had any more.
+/// Of each set some bodies come, and one is no longer available.
 #[test]
 fn a_set_that_moves_on_while_its_bodies_come_is_asked_for_as_soon_as_ever() {
     for bodies_come in [true, false] {
