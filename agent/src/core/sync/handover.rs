@@ -47,7 +47,7 @@ impl Core {
                 self.decommission = Decommission::No;
                 self.disk.write(Write::Decommission(Decommission::No));
             }
-            // No such statement was made to the new target.
+            // Nothing was reported as the new target yet.
             self.resend(now, out);
             self.session.distrust();
             // Every mark is checked then, and names the new target.
