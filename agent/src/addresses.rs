@@ -1,7 +1,7 @@
-//! Where the hub is asked, and whose certificates are trusted on the way there. Pure.
+//! The addresses at which the hub is asked, and the certificates trusted on the way there. Pure.
 //!
 //! The hub is its key; an address says only where to ask, and nothing unsigned is believed from there. So addresses are
-//! gathered from whoever has some, and go when they are not needed:
+//! collected from every source, and dropped when they are not needed:
 //!
 //! ```text
 //!  token, new ─┐
@@ -33,7 +33,7 @@ const PAUSE_MAX: Duration = Duration::from_hours(1);
 /// that cuts long polls is no reason to go elsewhere: shorter ones are answered in between.
 const CUTS_MAX: u32 = 3;
 
-/// What is kept of the hub's addresses, with the identity.
+/// What is stored of the hub's addresses, with the identity.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Addresses {
@@ -42,7 +42,7 @@ pub struct Addresses {
     /// In the order in which they are tried; the first is the one that answered last.
     urls: Vec<Known<HubUrl>>,
     authorities: Vec<Known<Authority>>,
-    /// Tokens that were made use of. They stay where they are mounted, and what they say becomes old.
+    /// Tokens that were used. They stay where they are mounted, and their addresses become old.
     #[serde(default)]
     tokens: Vec<Digest>,
 }
@@ -73,7 +73,7 @@ type GiveWay<T> = [fn(&Known<T>) -> bool];
 
 /// The one that answered last does not.
 const URLS_GIVE_WAY: &GiveWay<HubUrl> = &[|url| !url.announced && !url.proven, |url| !url.proven];
-/// Those that only tokens named whose addresses never answered are first. Of the others, the hub names again what it has
+/// First those that only tokens named and whose addresses never answered. Of the others, the hub names again what it has
 /// announced; what a token has named nobody may name again.
 const AUTHORITIES_GIVE_WAY: &GiveWay<Authority> = &[
     |authority| !authority.announced && !authority.proven && authority.token.is_some(),
@@ -82,7 +82,7 @@ const AUTHORITIES_GIVE_WAY: &GiveWay<Authority> = &[
     |_| true,
 ];
 
-/// Drops what is too many, the last first. The first `kept` stay.
+/// Drops those beyond the bound, the last first. The first `kept` stay.
 fn bound<T>(known: &mut Vec<Known<T>>, kept: usize, give_way: &GiveWay<T>) {
     for gives_way in give_way {
         while known.len() > HUB_ADDRESSES_KNOWN_MAX {
@@ -139,7 +139,7 @@ impl Addresses {
     }
 }
 
-/// Puts `values`, which this token named, before all others, in their order. What is known of them stays known.
+/// Puts `values`, which this token named, before all others, in their order. Known values keep their state.
 fn put_first<T: Clone + PartialEq>(
     known: &mut Vec<Known<T>>,
     values: &[T],
@@ -158,8 +158,8 @@ fn put_first<T: Clone + PartialEq>(
     bound(known, kept, give_way);
 }
 
-/// Marks as announced what is in `values`, and takes in what is new, behind the first `kept` ones and before those that are
-/// announced no more. Returns whether anything is announced that was not, or the other way round.
+/// Marks `values` as announced, and adds new ones behind the first `kept` and before those that are announced no more. Returns
+/// whether the announced values changed.
 fn announce<T: Clone + PartialEq>(known: &mut Vec<Known<T>>, kept: usize, values: &[T], give_way: &GiveWay<T>) -> bool {
     let is_announced = |value: &T| values.contains(value);
     let same = known.iter().all(|known| known.announced == is_announced(&known.is))
@@ -255,7 +255,7 @@ impl Locator {
         Destination { url: self.known.urls[self.at].is.clone(), trust: self.trust }
     }
 
-    /// Whose certificates are taken, at the present revision.
+    /// The authorities that are trusted, at the present revision.
     pub fn trusted(&self) -> (TrustRevision, impl Iterator<Item = &Authority>) {
         let trusted = self.known.authorities.iter().filter(|known| known.announced || !self.trial);
         (self.trust, trusted.map(|known| &known.is))
@@ -265,7 +265,7 @@ impl Locator {
         self.trusted().1.cloned().collect()
     }
 
-    /// Whoever is trusted beside these has changed.
+    /// The trusted authorities beside these have changed.
     pub(crate) fn others_are_trusted(&mut self) {
         self.trust.0 += 1;
     }
@@ -367,7 +367,7 @@ impl Locator {
         }
         self.at = self.known.urls.iter().position(|known| known.is == asked).unwrap_or(0);
         if news {
-            // What was announced until now has a day from now on.
+            // Values that were announced until now have a day from now on.
             (self.answering, self.trial) = (None, false);
         }
         if trusted != self.trusted_set() {
@@ -379,7 +379,7 @@ impl Locator {
         news
     }
 
-    /// What has to be kept, if it changed since this was asked last.
+    /// The state to store, if it changed since the last call.
     pub fn take_unsaved(&mut self) -> Option<Addresses> {
         std::mem::take(&mut self.unsaved).then(|| self.known.clone())
     }

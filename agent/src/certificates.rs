@@ -1,4 +1,4 @@
-//! Whose certificates are accepted of a server, and as of when.
+//! Which certificates of a server are accepted, and as of when.
 //!
 //! A root is *pinned* that a token, the hub, `--hub-ca` or the kubeconfig names. What it certifies is wanted whatever the clock
 //! says; see [`judge_pinned`]. The system's roots, of which anybody may have a certificate, are always judged by the clock.
@@ -30,7 +30,7 @@ pub enum Unusable {
     None(#[source] VerifierBuilderError),
 }
 
-/// The clock of this machine, and what is known of the time beside it. One for each agent.
+/// The clock of this machine, and what is known of the time besides. One for each agent.
 #[derive(Debug)]
 pub struct Clock {
     start: Instant,
@@ -200,7 +200,7 @@ impl ServerCertVerifier for Verifier {
         let system =
             || self.system.as_ref().map(|system| verify(system, now).map_err(|error| judged_by_clock(error, &judged)));
         match pinned {
-            // Whose certificate is none of a pinned root may have one of the system's.
+            // A certificate that no pinned root has signed may have one of the system's.
             None | Some(Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))) => {
                 system().unwrap_or(Err(CertificateError::UnknownIssuer.into()))
             }

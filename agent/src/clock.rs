@@ -3,9 +3,9 @@
 //! Small machines start in 1970, or where they were when they were switched off, and some have their clocks set to nonsense.
 //! Two times are known beside the clock: when this version was made, and what the hub signed last.
 //!
-//! The hub's word is bounded, for its clock may be wrong too. Its last answer counts, not its latest time, so that a hub whose
-//! clock is put right is believed at once. And only while that answer is fresh it can refuse what is valid by a clock that may
-//! be right: a proxy before the hub that has such a certificate is reached again an hour later at most.
+//! The hub's time is bounded, for its clock may be wrong too. Its last answer counts, not its latest time, so that a hub whose
+//! clock is corrected is believed at once. And only while that answer is fresh it can refuse a certificate that is valid by a
+//! clock that may be right: a proxy before the hub that has such a certificate is reached again an hour later at most.
 
 use std::fmt;
 use std::time::Duration;
@@ -115,7 +115,7 @@ impl Judgement {
     }
 }
 
-/// What is wrong with the clock, and what to do. Of one that the hub has confirmed, what it says.
+/// What is wrong with the clock, and what to do; or nothing, of a clock that the hub has confirmed.
 impl fmt::Display for Judgement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { clock, worth, at_least: _ } = self;

@@ -1,10 +1,10 @@
-//! The workload cluster: what is there, and what is done to it.
+//! The workload cluster: what exists there, and operations on it.
 //!
 //! - [`connect`]: a client from a kubeconfig or from inside the cluster, never through a proxy.
 //! - [`Kinds`]: which kinds the API server serves, and how.
 //! - [`Watches`]: one list and watch per kind, scoped to our label, decoded into [`Observed`](crate::core::Observed) as it
 //!   comes in; no object is kept.
-//! - [`AssociatedWatchers`]: one list and watch per kind of what was made of placed objects, as long as something asks for it.
+//! - [`AssociatedWatchers`]: one list and watch per kind of associated objects, as long as something asks for it.
 //! - [`MetadataList`]: one list of what there is of a kind under our label, for the patrol.
 //! - [`probe_api_server`](fn@probe_api_server): whether the API server answers at all, as watches that are silent do not tell.
 //! - [`Executor`]: carries out one [`Op`](crate::core::Op) at a time with as few requests as it takes.
@@ -52,7 +52,7 @@ pub use kubeconfig::{AuthorityFile, KubeconfigFile};
 pub use metadata_list::MetadataList;
 pub use observe::Watches;
 
-/// Whose objects are ours.
+/// The hub and targets whose objects are ours.
 pub use tideline_common::Owner as Scope;
 
 /// Selects by label the objects that say they are ours, under the label of a former target too.
@@ -70,7 +70,7 @@ fn is_ours(scope: &Scope, label: &str) -> bool {
     label.parse().is_ok_and(|target| scope.owns(target))
 }
 
-/// Whether a listed item is ours, or of what was copied here from another target of the same hub.
+/// Whether a listed item is ours, or was copied here from another target of the same hub.
 fn is_of_interest(scope: &Scope, item: &ListedItem) -> bool {
     let mark = || item.details()?.mark.as_ref();
     item.labelled || mark().is_some_and(|mark| mark.hub == scope.hub)

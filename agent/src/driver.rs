@@ -51,7 +51,7 @@ const EVENTS_MAX: usize = 256;
 const BEAT_EVERY: Duration = Duration::from_secs(10);
 /// A loop that did not turn for so long is stuck: three missed beats on a machine that swaps.
 const BEAT_MAX: Duration = Duration::from_mins(1);
-/// Longest time to finish what is under way when asked to stop.
+/// Longest time to finish operations in flight when asked to stop.
 const STOP_MAX: Duration = Duration::from_secs(15);
 const _: () = assert!(STOP_MAX.as_secs() + journal::CLOSE_MAX.as_secs() < tideline_runtime::GRACE.as_secs());
 
@@ -93,7 +93,7 @@ pub(crate) struct Parts {
     pub(crate) scope: Option<Scope>,
     pub(crate) namespaces: Namespaces,
     pub(crate) identity: Arc<Keeper>,
-    /// Told of every set that is accepted.
+    /// Gets every set that is accepted.
     pub(crate) newest: Arc<watch::Sender<Option<Attested>>>,
     pub(crate) metrics: Metrics,
     pub(crate) health: Health,
@@ -148,7 +148,7 @@ pub(crate) struct Driver {
     tasks: TaskTracker,
     start: Instant,
     stop: CancellationToken,
-    /// Ends what is still under way once the core has stopped: a poll that the hub holds back.
+    /// Ends requests in flight once the core has stopped: a poll that the hub holds back.
     end: CancellationToken,
     status_logger: StatusLogger,
     /// As metrics have it.
@@ -159,7 +159,7 @@ pub(crate) struct Driver {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Running,
-    /// Until when what is under way may end.
+    /// Until when operations in flight may end.
     Stopping(Instant),
     Stopped,
 }
@@ -259,7 +259,7 @@ impl Driver {
         let mut events = vec![Event::Started];
         let outcome = loop {
             heartbeat.beat();
-            // What is under way is broken off, and the hub is not told: both are another's by now.
+            // Operations in flight are broken off, and the hub gets no goodbye: both belong to another process by now.
             if self.term.as_ref().is_some_and(Term::is_over) {
                 break Ok(Ended::Stopped);
             }

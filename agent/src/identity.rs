@@ -1,4 +1,4 @@
-//! Who this agent is, and which hub it believes.
+//! Which agent this is, and which hub it believes.
 //!
 //! ```text
 //!  Secret of the agent's own namespace ─┐                       ┌─▶ identity.json in the data directory, then
@@ -7,14 +7,14 @@
 //! ```
 //!
 //! Inside a cluster, or where a namespace is named, the Secret is the truth, so that an agent whose node and data are gone is
-//! the same agent on the next one. The file serves while the API server does not, and alone where there is no Secret to be had.
+//! the same agent on the next one. The file is used while the API server does not answer, and alone where there is no Secret.
 //! Both hold the agent's key, the pinned hub and its addresses, the target, and how far this identity has come: its newest
 //! session and the newest set it accepted. These only ever rise. The session is the data directory's own: by it the hub tells
-//! the restart of an agent from another agent on a copy of its data directory, so it is on disk before it is used; of replicas,
-//! which share the Secret, it is in that too. The file is written first, and the Secret gets nothing that the file did not
-//! take, so that a Secret that is ahead of it was written by another process with this identity, and what is in this data
-//! directory is out of date. A journal that is out of date is removed before the file is written, for then nothing says so any
-//! more.
+//! the restart of an agent from another agent on a copy of its data directory, so it is on disk before it is used; of
+//! replicas, which share the Secret, it is in that too. The file is written first, and the Secret gets nothing that the file
+//! did not take, so that a Secret that is ahead of it was written by another process with this identity, and the data
+//! directory is out of date. A journal that is out of date is removed before the file is written, for after that nothing shows
+//! it any more.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! What survives a restart: the accepted set, its bodies, what was applied, what is being removed, what was not reported.
+//! State that survives a restart: the accepted set, its bodies, what was applied, what is being removed, what was not
+//! reported.
 //!
 //! ```text
 //!  write ──▶ queue (bounded) ──▶ one thread: gathers batches ─▶ records ─▶ engine (sled), fsync ──▶ answers
@@ -10,10 +11,11 @@
 //! observes, and rebuilds it from the hub and the marks in its cluster. Where damage keeps an open journal from being
 //! written, the file `damaged` in it has the next opening move it aside, and the process ends.
 //!
-//! A disk that is full, read-only or failing refuses writes, which are tried again until it takes them; what is there can
-//! still be read. Where it does not even let the journal be opened, the agent observes until it does. Beside the journal
-//! in the same directory, each with its own extension: `opening`, which counts processes that died over it; `reserve`, room for a full disk;
-//! `damaged-<n>`, moved aside; `newer`, of a version that this one cannot read; `next` and `former`, while it is written anew.
+//! A disk that is full, read-only or failing refuses writes, which are retried until it takes them; the content can still be
+//! read. Where the disk does not even let the journal be opened, the agent observes until it does. Beside the journal in the
+//! same directory, each with its own extension: `opening`, which counts processes that died over it; `reserve`, room for a
+//! full disk; `damaged-<n>`, moved aside; `newer`, of a version that this one cannot read; `next` and `former`, while it is
+//! rewritten.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -51,7 +53,7 @@ use slot::Slot;
 pub use slot::disk_bytes_max;
 use writer::{Batch, QUEUE_MAX, Running, Writer};
 
-/// Longest wait for the thread to end when the journal is closed. What was acknowledged is on disk before.
+/// Longest wait for the thread to end when the journal is closed. Acknowledged writes are on disk before.
 pub(crate) const CLOSE_MAX: Duration = Duration::from_secs(5);
 /// Wait before a disk that refused the journal is tried again, doubled each time up to the second.
 const AGAIN: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
@@ -73,11 +75,11 @@ enum State {
     },
 }
 
-/// What is done before a journal that is away is opened.
+/// What is to be done before an unavailable journal is opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum First {
     Nothing,
-    /// What is there is out of date, and is not to be read.
+    /// Its content is out of date, and must not be read.
     Remove,
 }
 
@@ -134,8 +136,8 @@ impl Journal {
         }
     }
 
-    /// Removes a journal that is out of date. Where the disk refuses, returns what stands in for a journal until
-    /// [`Journal::open_when_possible`] has removed the one that is there and made another.
+    /// Removes a journal that is out of date. Where the disk refuses, returns a stand-in for a journal until
+    /// [`Journal::open_when_possible`] has removed the present one and made another.
     pub(crate) fn discard_or_wait(path: &Path) -> Result<Option<(Self, Loaded)>, Error> {
         match discard(path) {
             Ok(()) => Ok(None),
@@ -194,8 +196,8 @@ impl Journal {
         }
     }
 
-    /// Writes all of `writes`; they are on disk when the future returns. A crash before leaves all of them or none, but for what
-    /// stands for itself: some bodies may have come, or have not gone yet; and of a batch that has nothing else than
+    /// Writes all of `writes`; they are on disk when the future returns. A crash before leaves all of them or none, except
+    /// independent writes: some bodies may have come, or have not gone yet; and of a batch that has nothing else than
     /// [`Write::Applied`] and [`Write::Passed`], the first ones may be there. Batches are written in the order of the calls,
     /// whether or not the futures are polled.
     ///
@@ -286,7 +288,7 @@ impl Drop for Journal {
         // The thread's is the last, and it may hang over closing the engine; this one must not.
         drop(slot);
         drop(queue);
-        // What hangs does not end; this process does, by whoever starts it again.
+        // A hanging thread does not end; this process does, and is restarted.
         if disk == Disk::Stuck {
             return;
         }

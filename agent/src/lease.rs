@@ -11,9 +11,9 @@
 //! another's: a candidate measures how long it has seen no change, by its own. [`election`] decides, [`record`] is the
 //! object, [`candidate`] asks the API server.
 //!
-//! A journal is one agent's, and what is under way cannot be called back. So who lost the Lease does not stand by again: it
-//! breaks off, and whoever started it starts it again. Between the last renewal that succeeded and that end are ten seconds at
-//! most, and fifteen until another may begin.
+//! A journal is one agent's, and operations in flight cannot be called back. So an agent that lost the Lease does not stand by
+//! again: it stops at once, and is restarted. Between the last renewal that succeeded and that end are ten seconds at most,
+//! and fifteen until another may begin.
 
 mod candidate;
 mod election;

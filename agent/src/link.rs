@@ -34,7 +34,7 @@ const POLL_MARGIN: Duration = Duration::from_secs(15);
 /// How often one request is sent: once for each replica behind a balancer that says which run it is, and once more.
 const SENDINGS_MAX: usize = RUNS_MAX + 1;
 
-/// Who the agent is to the hub.
+/// The agent's identity, to the hub.
 #[derive(Clone)]
 struct Speaker {
     key: Arc<SigningKey>,
@@ -169,7 +169,7 @@ impl Link {
         self.route.take_unsaved()
     }
 
-    /// None for what cannot be signed: a request to enrol without a token, any other without being enrolled.
+    /// None for a request that cannot be signed: to enrol without a token, any other without being enrolled.
     fn signer(&self, kind: Kind) -> Option<(Arc<SigningKey>, String)> {
         match kind {
             Kind::Enrol => self.token.as_ref().map(|token| (Arc::clone(&token.key), token.name.clone())),

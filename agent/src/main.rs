@@ -18,7 +18,7 @@ const END_MAX: Duration = Duration::from_secs(2);
 /// Beside those of every process: another replica leads, or may.
 const LEASE_LOST: u8 = 3;
 
-/// Libraries log every failed try as an error; the agent says itself what is wrong, once.
+/// Libraries log every failed attempt as an error; the agent itself says what is wrong, once.
 const LOG: &str = "info,kube_client=off,kube_runtime=off,sled=warn";
 
 const EXAMPLES: &str = "\

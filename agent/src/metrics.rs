@@ -309,7 +309,7 @@ impl Metrics {
         self.kinds_forbidden.set(i64::try_from(kinds).unwrap_or(i64::MAX));
     }
 
-    /// `former` is the last that was told.
+    /// `former` is the last state that was set.
     pub(crate) fn concurrency(&self, concurrency: ConcurrencyReading, former: ConcurrencyReading) {
         self.concurrency_limit.set(i64::try_from(concurrency.limit).unwrap_or(i64::MAX));
         self.concurrency_decreases.inc_by(concurrency.decreases.saturating_sub(former.decreases));

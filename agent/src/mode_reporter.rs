@@ -59,7 +59,7 @@ impl ModeReporter {
         self.gate = Some(health.gate("unknown-to-hub"));
     }
 
-    /// Whether the journal is older than what stands at the cluster.
+    /// Whether the journal is older than the objects of the cluster.
     pub(crate) fn set_back(&mut self, set_back: bool, health: &Health) {
         match (&self.set_back, set_back) {
             (None, true) => {

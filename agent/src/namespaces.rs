@@ -13,7 +13,7 @@ const NAME_MAX: usize = 63;
 /// The namespaces that an agent keeps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Namespaces {
-    /// All, and what is in none.
+    /// All, and objects without a namespace.
     #[default]
     All,
     /// These, and nothing outside them: not the Namespace objects themselves either.

@@ -1,4 +1,4 @@
-//! Where in its cluster the agent keeps what is its own.
+//! The namespace in which the agent keeps its own objects.
 
 use clap::Args;
 use clap::builder::BoolishValueParser;

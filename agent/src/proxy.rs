@@ -1,5 +1,5 @@
 //! The proxy that the environment names for the way to the hub, as the client of the hub understands it (hyper-util's
-//! `Matcher::from_env`): what is no URL there it ignores without a word.
+//! `Matcher::from_env`), which ignores an invalid URL without a message.
 
 use std::fmt;
 

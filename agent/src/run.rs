@@ -40,7 +40,7 @@ use crate::own_namespace::{NoNamespace, OwnNamespace};
 use crate::proxy::Proxies;
 use crate::start_input::{self, HubAddress, StartInput};
 
-/// Everything the agent is told at its start.
+/// Everything the agent is given at its start.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Where the agent keeps its identity and its journal. One agent, one directory
@@ -73,7 +73,7 @@ pub struct Options {
     pub only_namespaces: Vec<NamespaceName>,
 }
 
-/// The period of the patrol, unless something else is said.
+/// The period of the patrol, unless another is given.
 pub const PATROL_EVERY: Duration = Duration::from_mins(10);
 /// The shortest period of the patrol: with 50,000 objects one takes a second, and its two lists are ten apart.
 const PATROL_MIN: Duration = Duration::from_secs(1);
@@ -212,7 +212,7 @@ enum Run {
 enum BeginAnew {
     /// There is another token than the one that it began with.
     GivenToken,
-    /// The Secret can be read again, and holds who this agent is.
+    /// The Secret can be read again, and holds this agent's identity.
     FoundInSecret,
     /// The kubeconfig says something else than the one that it began with.
     KubeconfigChanged,
@@ -253,7 +253,7 @@ impl Pauses {
     }
 }
 
-/// Takes what is to be had of this machine: a start that is bound to fail fails here, with one message.
+/// Acquires local resources, so that misconfiguration fails fast, with one message.
 async fn prepare(options: Options, clock: &Arc<Clock>) -> Result<Prepared, Error> {
     let Options { data_dir, kubeconfig, token_file, hub, listen, patrol, events, own_namespace, only_namespaces } =
         options;
@@ -312,7 +312,7 @@ struct Prepared {
 }
 
 impl Prepared {
-    /// Keeps the cluster until `shutdown`, then finishes what is under way and reports once more. Of replicas, only as long
+    /// Keeps the cluster until `shutdown`, then finishes operations in flight and reports once more. Of replicas, only as long
     /// as it leads.
     async fn run(self, shutdown: &CancellationToken) -> Result<Run, Error> {
         let Self { agent, access, lease, listener, registry, data_dir } = self;
@@ -323,7 +323,7 @@ impl Prepared {
         if let Some(listener) = listener {
             run.spawn("health", health::serve(listener, health.clone(), registry, run.token().clone()));
         }
-        // Also while it stands by, or the cluster does not say which one it is: that may be for what the file says.
+        // Also while it stands by, or the cluster is not identified yet: the kubeconfig may be the cause.
         let anew = Arc::new(OnceLock::new());
         access.watch(&run, &anew);
         let leading = match lease {
@@ -379,7 +379,7 @@ fn ended_for(anew: &OnceLock<BeginAnew>, shutdown: &CancellationToken) -> Run {
     }
 }
 
-/// What an agent is made of, before it knows who it is.
+/// The parts of an agent before its identity is known.
 struct Agent {
     client: Client,
     input: StartInput,
@@ -393,8 +393,7 @@ struct Agent {
 }
 
 impl Agent {
-    /// Finds out who this agent is and what it holds, and begins to keep the cluster. Sets `anew` where the run ends for
-    /// another.
+    /// Loads identity and journal, and begins to keep the cluster. Sets `anew` where the run ends for another.
     async fn begin(
         self,
         data_dir: &DataDir,
@@ -465,7 +464,7 @@ impl Agent {
         }
         let link = Link::new(&identity.pin(), (locator, authorities), identity.key(), token.as_ref(), target, clock);
         if target.is_none() {
-            // Who is enrolled keeps its cluster meanwhile.
+            // An enrolled agent keeps its cluster meanwhile.
             link.prepare()?;
         }
         let config = Config {

@@ -1,6 +1,6 @@
 //! What the agent is given of its hub: a token, an address, authorities.
 //!
-//! An agent that is enrolled keeps its cluster without any of it: what cannot be read is said and passed over. Who is not
+//! An agent that is enrolled keeps its cluster without any of it: unreadable input is logged and ignored. An agent that is not
 //! enrolled has nothing else, and ends.
 
 use std::io;
@@ -49,7 +49,7 @@ pub enum Error {
 /// it.
 const LOOK_EVERY: Duration = Duration::from_secs(10);
 
-/// What was given, as far as it can be read.
+/// The input, as far as it can be read.
 #[derive(Debug, Default)]
 pub(crate) struct StartInput {
     pub(crate) token: Option<EnrolmentToken>,
@@ -91,7 +91,7 @@ impl StartInput {
         (!self.unreadable.is_empty()).then(|| self.unreadable.swap_remove(0))
     }
 
-    /// Says what is not made use of. A token of another hub is none for this identity.
+    /// Logs which input is not used. A token of another hub is none for this identity.
     pub(crate) fn judge(&mut self, found: &Found) -> Result<(), Error> {
         for error in std::mem::take(&mut self.unreadable) {
             if !found.is_enrolled() {
@@ -135,7 +135,7 @@ impl TokenFile {
     /// Waits until it holds another token that is of use. An agent may need one long after its start, where nobody can reach
     /// it: the file is a mounted Secret there. `used` says what a token is to the agent now.
     ///
-    /// One that was seen before may be: it may have been refused for what was put right since.
+    /// A token that was seen before may be used again: the cause of its refusal may have been removed since.
     pub(crate) async fn changed(mut self, used: impl Fn(&EnrolmentToken) -> TokenUse) {
         let mut said = false;
         loop {

@@ -13,7 +13,7 @@ use crate::core::{Answer, AssociatedNews, Event, Failure, LinkFailure, ListFailu
 #[derive(Debug, Default)]
 pub(crate) struct StatusLogger {
     hub: Side,
-    /// The kinds whose watches are lost, with what was said of each.
+    /// The kinds whose watches are lost, with the message of each.
     lost: BTreeMap<GroupKind, String>,
     /// The kinds that may be listed and not watched.
     unwatched: BTreeSet<GroupKind>,
@@ -28,7 +28,7 @@ enum Side {
     #[default]
     Unknown,
     Well,
-    /// With what was said of it.
+    /// With its message.
     Unwell(String),
 }
 
@@ -143,7 +143,7 @@ impl StatusLogger {
         }
     }
 
-    /// A patrol that found something is told of, unless the last one found just that.
+    /// A patrol with findings is logged, unless the last one found the same.
     pub(crate) fn patrolled(&mut self, tally: &PatrolTally) {
         let former = std::mem::replace(&mut self.patrol, *tally);
         let PatrolTally {

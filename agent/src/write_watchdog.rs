@@ -11,12 +11,12 @@ use tokio::time::sleep;
 
 /// When a write is taken to hang. Four megabytes take seconds on a slow SD card. Tests have a disk in memory, and no minute.
 const LATE_AFTER: Duration = Duration::from_secs(if cfg!(test) { 2 } else { 10 });
-/// Longest wait after that. What does not come back then never does.
+/// Longest wait after that. A write that takes longer never returns.
 const LATE_MAX: Duration = Duration::from_secs(if cfg!(test) { 3 } else { 60 });
 /// Longest wait for anything to move, in seconds.
 pub(crate) const WAIT_MAX_SECONDS: u64 = LATE_AFTER.as_secs() + LATE_MAX.as_secs();
 
-/// How the disk did with what was waited for.
+/// How the disk did with a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Disk {
     Answers,
@@ -56,7 +56,7 @@ impl WriteWatchdog {
         }
     }
 
-    /// A part of the work is done, and who waits begins to count anew.
+    /// A part of the work is done, and the waiting caller starts to count anew.
     pub(crate) fn moved(&self) {
         self.moved.notify_waiters();
     }

@@ -79,8 +79,8 @@ impl fmt::Display for HubUrl {
     }
 }
 
-/// The certificate of an authority whose word is taken for a TLS server on the way to a hub. DER; whether it can be read is
-/// for TLS to say.
+/// The certificate of an authority that is trusted for TLS servers on the way to a hub. DER; whether it can be read is for TLS
+/// to say.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Authority(#[serde(with = "base64_bytes")] Vec<u8>);

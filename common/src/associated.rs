@@ -1,7 +1,7 @@
-//! What was made of placed objects at their targets (ReplicaSets, Pods, Jobs, EndpointSlices), as counts that add up.
+//! Objects that were made of placed ones at their targets (ReplicaSets, Pods, Jobs, EndpointSlices), as counts that add up.
 //!
-//! A [`Tally`] is of one target and one resource, a [`Sum`] of any number of targets. Adding is associative and
-//! commutative; that no target is added twice is for whoever adds to see to ([`Rollup`](crate::rollup::Rollup) does).
+//! A [`Tally`] is of one target and one resource, a [`Sum`] of any number of targets. Adding is associative and commutative;
+//! the caller must not add a target twice ([`Rollup`](crate::rollup::Rollup) does not).
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -16,7 +16,7 @@ const OTHER: &str = "Other";
 /// Reasons in one line for a person.
 const REASONS_NAMED: usize = 3;
 
-/// What is followed if a Placement asks for it, by the name of its resource.
+/// Kinds that are followed if a Placement asks for them, by the name of the resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum AssociatedKind {
@@ -87,7 +87,7 @@ pub struct Tally {
     pub ready: u64,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub phases: BTreeMap<Phase, u64>,
-    /// Why some of them wait or failed, in the words of who runs them.
+    /// Why some of them wait or failed, in the words of kubelet or controller.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub reasons: BTreeMap<String, u64>,
     /// Restarts of the containers of those that are there.
@@ -101,8 +101,8 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// What may be said of these counts if the target that told them is no more, or not yet, heard of: they are there,
-    /// and how they are is not known. What was wrong stays said.
+    /// The counts as they may be shown if their target is not heard from: the objects exist, and their state is unknown.
+    /// Failures stay counted.
     #[must_use]
     pub fn seen_as(&self, freshness: Freshness) -> Self {
         match freshness {
@@ -194,7 +194,7 @@ impl AddAssign<&Self> for Sum {
     }
 }
 
-/// What was made of one object at one target, of one resource: how many, and a few of those that do worst.
+/// The associated objects of one object at one target, of one resource: how many, and a few of the worst.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "MadeFields")]
 pub struct Made {

@@ -1,9 +1,9 @@
-//! What an agent understands, by name, and what an older one is therefore not told.
+//! What an agent understands, by name, and what an older one is therefore not sent.
 //!
-//! Everything on the link that an agent could read over, and then do half of what was meant, has a name. An agent says which
-//! it knows whenever it opens a session; the hub withholds the rest from it. An entry that needs what its agent does not know
-//! is told as [`Withheld`](EntryState::Withheld) for [`AgentTooOld`](Reason::AgentTooOld), without anything of it, so that
-//! what stands there stays, and nothing follows from its absence.
+//! Everything on the link that an agent could ignore, and then do half of what was meant, has a name. An agent says which it
+//! knows whenever it opens a session; the hub withholds the rest from it. An entry that needs what its agent does not know is
+//! sent as [`Withheld`](EntryState::Withheld) for [`AgentTooOld`](Reason::AgentTooOld), without any content, so that its
+//! object stays, and nothing follows from its absence.
 //!
 //! What decides over removals has no name: tombstones, prune policies, approvals in advance and implied namespaces are
 //! understood by every agent of version 1. A removal cannot be withheld, for absence from a set says it too.
@@ -25,7 +25,7 @@ use crate::reason::Reason;
 /// Declares what may be withheld, each with its name on the wire and the first version of the agent that knows it.
 macro_rules! capabilities {
     ($($(#[$doc:meta])* $variant:ident = $name:literal since $since:literal),+ $(,)?) => {
-        /// Something that an agent must know of before it is told any of it.
+        /// A feature that an agent must know before it is sent any of it.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         pub enum Capability {
             $($(#[$doc])* $variant,)+
@@ -62,7 +62,7 @@ capabilities!(
     FieldPolicies = "field-policies" since "0.1.0",
     /// An object waits for others before it is written anew.
     Gates = "gates" since "0.1.0",
-    /// What is made of an object is counted.
+    /// Associated objects are counted.
     AssociatedCounts = "associated-counts" since "0.1.0",
     /// An object is applied as a ServiceAccount of the target.
     Impersonation = "impersonation" since "0.1.0",
@@ -132,7 +132,7 @@ impl FromIterator<Capability> for Capabilities {
 }
 
 impl<'de> Deserialize<'de> for Capabilities {
-    /// What is too long, or one too many, is left out: nothing is told by it.
+    /// Names that are too long, or one too many, are left out: they mean nothing.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let mut names = BTreeSet::<Arc<str>>::deserialize(deserializer)?;
         names.retain(|name| name.len() <= CAPABILITY_BYTES_MAX);
@@ -143,15 +143,15 @@ impl<'de> Deserialize<'de> for Capabilities {
     }
 }
 
-/// An entry that needs what its agent does not understand, as that agent is told of it.
+/// An entry that needs what its agent does not understand, as that agent gets it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WithheldEntry {
     pub entry: Entry,
     pub policy: ApplyPolicy,
 }
 
-/// What an agent must understand to be told of an entry. Exhaustive: a field that is added does not compile until it is said
-/// who reads over it.
+/// What an agent must understand to be sent an entry. Exhaustive: a new field does not compile until it is decided who ignores
+/// it.
 pub fn needs(entry: &Entry, policy: &ApplyPolicy) -> BTreeSet<Capability> {
     let Entry {
         key,
@@ -184,7 +184,7 @@ pub fn needs(entry: &Entry, policy: &ApplyPolicy) -> BTreeSet<Capability> {
         prune: _,
         prune_adopted: _,
         approve_deletions: _,
-        // Who does not know of it tells everything, which the hub takes in as well.
+        // An agent that does not know of it reports everything, which the hub accepts as well.
         report: _,
     } = policy;
     let job = &*key.kind.group == "batch" && &*key.kind.kind == "Job";

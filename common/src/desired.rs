@@ -17,9 +17,9 @@ use crate::reason::Reason;
 pub enum EntryState {
     /// Keep it as its input says.
     Apply,
-    /// Leave what is there as it is, until told otherwise.
+    /// Leave the object as it is, until further notice.
     Hold(Reason),
-    /// Not to be applied here; what is there stays.
+    /// Not to be applied here; an existing object stays.
     Withheld(Reason),
 }
 
@@ -178,7 +178,7 @@ keyed! {
 }
 
 impl Tombstone {
-    /// What was taken out at a revision, under a policy.
+    /// A source that was unassigned at a revision, under a policy.
     pub fn under(self, policy: PrunePolicy, at: Revision) -> Unassignment {
         Unassignment { tombstone: self, policy, at }
     }
@@ -197,7 +197,7 @@ pub struct Unassignment {
     pub tombstone: Tombstone,
     #[serde(flatten)]
     pub policy: PrunePolicy,
-    /// The revision that took it out. What is assigned and taken out again, of the same source, leaves by another.
+    /// The revision that unassigned it. A source that is assigned and unassigned again leaves by another.
     #[serde(default)]
     pub at: Revision,
 }

@@ -1,6 +1,6 @@
-//! How far what is known of a target may be believed.
+//! How far the state known of a target may be believed.
 
-/// Whether what is known of a target may be believed to still hold.
+/// Whether the state known of a target may be believed to still hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Freshness {
     Fresh,

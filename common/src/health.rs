@@ -82,7 +82,7 @@ pub fn assess(kind: &GroupKind, object: &Value) -> Assessment {
         rule(kind)(object)
     };
     let terminal = if kind.is("batch", "Job") { jobs::terminal(object) } else { None };
-    // Who deletes it says what that was.
+    // Of a Job that is being deleted, whoever deletes it records whether it had run.
     let terminal = terminal.filter(|fact| *fact != Terminal::Started || !object.is_deleting());
     let Verdict { health, mut message } = verdict;
     truncate(&mut message, MESSAGE_BYTES_MAX);

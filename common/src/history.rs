@@ -68,7 +68,7 @@ pub struct Attestation {
 struct Signature([u8; 64]);
 
 impl Attestation {
-    /// As whoever decides what is said makes it: to be signed before it is sent.
+    /// Unsigned, as the one who decides makes it: to be signed before it is sent.
     pub const fn unsigned(target: TargetId, Shown { version, point }: Shown) -> Self {
         Self { target, version, point, signature: Signature([0; 64]) }
     }
@@ -79,7 +79,7 @@ impl Attestation {
         Self { signature: Signature(key.sign_statement(&statement(target, version, point))), ..self }
     }
 
-    /// Whether whoever has this key signed it.
+    /// Whether this key signed it.
     pub fn is_by(&self, key: &VerifyingKey) -> bool {
         let Self { target, version, point, signature } = self;
         key.verify_statement(&statement(*target, *version, *point), &signature.0)
@@ -111,7 +111,7 @@ impl fmt::Debug for Signature {
     }
 }
 
-/// What is signed. Its first line is in no base of an HTTP message signature, so neither passes for the other.
+/// The signed statement. Its first line is in no base of an HTTP message signature, so neither passes for the other.
 fn statement(target: TargetId, version: Version, point: RevisionPoint) -> String {
     format!("tideline/history/v1\n{target}\n{}\n", Shown { version, point })
 }

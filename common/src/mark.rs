@@ -18,7 +18,7 @@ pub enum Origin {
     Adopted,
 }
 
-/// What a local object says of itself: whose copy it is, and where it belongs.
+/// The identity on a local object: of which source it is a copy, and where it belongs.
 ///
 /// It is read back from objects that anybody may have written, so it is a claim: see [`Mark::ownership`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,8 +34,8 @@ pub struct Mark {
     pub local: ObjectKey,
     pub generation: i64,
     pub input: Digest,
-    /// The policy it was applied under: with `input`, all that decided what was written. Absent from marks of builds that
-    /// did not say so.
+    /// The policy it was applied under: with `input`, everything that decided what was written. Absent from marks of builds
+    /// that did not record it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub policy: Option<Digest>,
     pub prune: Prune,
@@ -94,7 +94,7 @@ impl FromIterator<TargetId> for Formers {
     }
 }
 
-/// Whose marks an agent takes for its own.
+/// The targets whose marks an agent takes for its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Owner {
     pub hub: HubId,
@@ -109,7 +109,7 @@ impl Owner {
     }
 }
 
-/// Whose an object with a readable mark is, seen from one target.
+/// The owner of an object with a readable mark, seen from one target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
     Ours,

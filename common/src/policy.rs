@@ -106,7 +106,7 @@ policy_enum!(
     ApproveDeletions {
         /// They do, until somebody approves them.
         Ask,
-        /// They are approved by whoever wrote the Placement, and are not counted.
+        /// They are approved by the author of the Placement, and are not counted.
         InAdvance,
     }
     default Ask
@@ -219,7 +219,7 @@ pub struct ApplyPolicy {
     /// What it waits for before it is written anew. At most one for each Placement, in their order.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub gates: Vec<Gate>,
-    /// What is to be counted of what is made of it at its target.
+    /// Which associated objects are to be counted at its target.
     #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     pub associated: BTreeSet<AssociatedKind>,
     /// How much of its state is to come back.
@@ -315,8 +315,8 @@ impl ApplyPolicy {
         hasher.finish()
     }
 
-    /// What names this policy in marks and decides whether something is written anew: as [`ApplyPolicy::digest`], without what
-    /// only decides what is told of an object.
+    /// Names this policy in marks and decides whether something is written anew: as [`ApplyPolicy::digest`], without the
+    /// fields that only decide what is reported.
     pub fn written_digest(&self) -> Digest {
         if self.associated.is_empty() && self.report.is_status() {
             return self.digest();

@@ -37,7 +37,7 @@ reasons!(
     Settling,
     /// The kind may not be placed from this space, or never is.
     NotAllowed,
-    /// The input cannot be read, so the last good result stands.
+    /// The input cannot be read, so the last good result stays in force.
     SourceUnreadable,
     /// The object cannot be read as an object of its kind.
     Undecodable,

@@ -122,8 +122,8 @@ impl ReplayWindow {
         fresh
     }
 
-    /// Takes nothing any more that was signed before, whether it arrived or not. Whoever signs still is told the next number,
-    /// and signs anew.
+    /// Refuses everything that was signed before, whether it arrived or not. A sender that still signs is told the next
+    /// number, and signs anew.
     pub fn leap(&mut self) {
         self.highest = self.highest.saturating_add(LEAP);
         self.taken = [u64::MAX; (WINDOW / 64) as usize];

@@ -1,7 +1,8 @@
 //! The mergeable summary of reported state over targets.
 //!
-//! A [`Rollup`] maps each target to what it said last: how the object stands, and what was made of it. Counts are read off it. So merging is the union of maps where the
-//! newer standing wins: associative, commutative, idempotent, and incremental equals recomputed by construction.
+//! A [`Rollup`] maps each target to its last report: the state of the object, and its associated objects. Counts are computed
+//! from it. So merging is the union of maps where the newer report wins: associative, commutative, idempotent, and incremental
+//! equals recomputed by construction.
 
 use std::collections::BTreeMap;
 use std::ops::AddAssign;
@@ -13,7 +14,7 @@ pub use crate::freshness::Freshness;
 use crate::health::Health;
 use crate::wire::v1::Progress;
 
-/// How one object stands at one target, as a report says it, joined with what is desired by now.
+/// The state of one object at one target, from a report, joined with what is desired by now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ObjectStatus {
     pub progress: Progress,
@@ -43,7 +44,7 @@ pub struct Counts {
     pub deleting: u64,
     /// … whose report is older than their deadline. They are in no other count but expected, reported and applied.
     pub stale: u64,
-    /// … of which nothing can be said.
+    /// … of which nothing is known.
     pub unknown: u64,
 }
 
@@ -72,7 +73,7 @@ impl Counts {
         counts
     }
 
-    /// The counts of one target that is not given what is assigned to it, whatever is reported there.
+    /// The counts of one target from which its entry is withheld, whatever is reported there.
     pub fn withheld() -> Self {
         Self { expected: 1, withheld: 1, ..Self::default() }
     }
@@ -114,11 +115,11 @@ impl AddAssign for Counts {
 pub struct TargetReport {
     /// None is silence.
     pub standing: Option<ObjectStatus>,
-    /// What was made of it there.
+    /// Its associated objects there.
     pub made: BTreeMap<AssociatedKind, Tally>,
 }
 
-/// What was made of one object over targets.
+/// The associated objects of one object over targets.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct MadeOver(pub BTreeMap<AssociatedKind, Sum>);
@@ -144,7 +145,7 @@ impl AddAssign<&Self> for MadeOver {
     }
 }
 
-/// What is known of one object over targets of type `T`.
+/// The known state of one object over targets of type `T`.
 ///
 /// What each target says carries the order (session, sequence) of the report it is from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -159,7 +160,7 @@ impl<T: Ord> Default for Rollup<T> {
 }
 
 impl<T: Ord + Clone> Rollup<T> {
-    /// Sets what a target says; an older word than the one that stands is dropped.
+    /// Sets the report of a target; one that is older than the present one is dropped.
     pub fn set(&mut self, target: T, said: TargetReport, order: u64) {
         let slot = self.targets.entry(target).or_default();
         // Two words of one order are the same word; the tie is broken only so that merging commutes on any input.
@@ -182,7 +183,7 @@ impl<T: Ord + Clone> Rollup<T> {
         counts
     }
 
-    /// What was made of it. A target that does not say how the object stands says nothing of that either.
+    /// Its associated objects. A target that does not report the object's state does not report these either.
     pub fn made(&self) -> MadeOver {
         let mut over = MadeOver::default();
         for (TargetReport { standing, made }, _) in self.targets.values() {

@@ -54,7 +54,7 @@ impl SigningKey {
         VerifyingKey(self.pair.public_key().as_ref().to_vec())
     }
 
-    /// Signs a statement that stands for itself, outside of any message.
+    /// Signs a statement of its own, outside of any message.
     pub(crate) fn sign_statement(&self, statement: &str) -> [u8; 64] {
         self.pair.sign(statement.as_bytes()).as_ref().try_into().expect("an Ed25519 signature has 64 bytes")
     }
@@ -154,7 +154,7 @@ pub struct Response<'a> {
     pub run: &'a str,
 }
 
-/// Who signs, when, and what makes this signature another than all others.
+/// The signer, the time, and what makes this signature unique.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameters<'a> {
     /// The target's id, the token's name, or the hub's id.
@@ -193,7 +193,7 @@ pub fn sign_response(key: &SigningKey, response: Response<'_>, to: Signed<'_>, p
     headers(key, RESPONSE_COMPONENTS, &response_lines(response, to), parameters)
 }
 
-/// Reads who claims to have signed, to look up the key.
+/// Reads the claimed signer, to find the key.
 ///
 /// # Errors
 ///

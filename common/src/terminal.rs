@@ -15,7 +15,7 @@ keyed! {
     }
 }
 
-/// What is known to have happened once, of one source at one target.
+/// A fact about one source at one target that is known for ever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub enum Terminal {
     /// A Job finished, well or not.
@@ -43,8 +43,8 @@ impl Terminal {
         }
     }
 
-    /// Whether it says more of a source than what is `known` of it already. What ended has ended, whatever is heard late; and
-    /// that a Job was started says that it was created.
+    /// Whether it adds to what is `known` of a source. What ended has ended, whatever is heard late; and a Job that was
+    /// started was created.
     pub fn is_news_after(self, known: Option<Self>) -> bool {
         match (known, self) {
             (_, Self::Unknown) | (Some(Self::Finished), _) | (Some(Self::Started), Self::CreatedOnce) => false,

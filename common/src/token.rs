@@ -27,7 +27,7 @@ pub struct EnrolmentToken {
     /// The hub's Ed25519 public key, which signs every response.
     #[serde(with = "base64_bytes")]
     pub hub_key: Vec<u8>,
-    /// By whom the hub's TLS is certified, besides those whom the system trusts.
+    /// The authorities of the hub's TLS, besides those of the system.
     pub authorities: Vec<Authority>,
     /// The seed of the token's Ed25519 key.
     #[serde(with = "base64_bytes")]

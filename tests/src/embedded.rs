@@ -88,7 +88,7 @@ impl EmbeddedCluster {
     }
 }
 
-/// Lets in whoever has the token.
+/// Admits requests with the token.
 fn only(token: String) -> impl Fn(Credentials<'_>) -> Result<Identity, Unauthenticated> + Send + Sync {
     move |credentials| match credentials.bearer {
         Some(bearer) if bearer == token => Ok(Identity::new("admin", [MASTERS.to_owned()])),

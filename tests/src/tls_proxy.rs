@@ -1,5 +1,5 @@
-//! A proxy that ends TLS with a certificate of its own, as reverse proxies and load balancers do, and dials what is behind
-//! it with TLS again.
+//! A proxy that ends TLS with a certificate of its own, as reverse proxies and load balancers do, and dials its server with
+//! TLS again.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -52,7 +52,7 @@ impl TlsProxy {
         self.address
     }
 
-    /// Who certifies it.
+    /// Its authority.
     pub fn ca_pem(&self) -> &str {
         &self.ca_pem
     }

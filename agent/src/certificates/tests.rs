@@ -50,7 +50,7 @@ enum Root {
     Systems,
 }
 
-/// What is said of a chain, the certificate of the server first, by a clock, when the hub has just signed that time.
+/// The verdict on a chain, the certificate of the server first, by a clock, when the hub has just signed that time.
 fn verify(root: Root, anchor: &Signed, chain: &[&Signed], clock: u64, hub: Option<u64>) -> Result<(), String> {
     tideline_runtime::tls::install_provider();
     let mut roots = RootCertStore::empty();
@@ -93,7 +93,8 @@ fn what_a_pinned_root_certifies_is_accepted_by_a_clock_in_1970_and_in_2050() {
         // It ended after the build, and before what the hub says.
         (IN_1970, None, (2020, 2030), Ok(())),
         (IN_1970, Some(IN_2050 - 10 * 365 * DAY), (2020, 2030), Err("it is judged as of 2040-01-04")),
-        // A hub whose clock is wrong keeps nobody from what the clock alone would accept, above all not from the API server.
+        // A hub with a wrong clock makes no certificate fail that the clock alone would accept, above all not the API
+        // server's.
         (NOW, Some(IN_2050), VALID, Ok(())),
         (NOW, Some(IN_2050), EXPIRED, Err("and the hub says 2050-01-01T00:00:00Z: set the one that is wrong")),
     ] {

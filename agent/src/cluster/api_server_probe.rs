@@ -22,13 +22,13 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// Questions in a row without an answer that mean silence: one may be lost with the connection that it was sent by.
 const MISSES_MAX: u32 = 2;
 
-/// How long credentials are waited for that the API server accepts. Whoever starts the agent anew gives it such, or nobody does.
+/// How long to wait for credentials that the API server accepts. A restart may bring new ones.
 const UNAUTHORIZED_MAX: Duration = Duration::from_hours(1);
 
-/// What is to be known of it.
+/// The state of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ApiServerProbe {
-    /// It does not answer, for this reason. Told again with every question that it leaves open.
+    /// It does not answer, for this reason. Reported again with every request that it leaves unanswered.
     Silent(String),
     /// It answers again.
     Back,

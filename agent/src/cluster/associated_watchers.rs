@@ -1,4 +1,4 @@
-//! Watches of what was made of placed objects: one task per kind, and none unless something asks.
+//! Watches of associated objects: one task per kind, and none unless something asks.
 //!
 //! ```text
 //!  ─▶ list, in pages ──▶ Listing, Seen …, Listed ──▶ watch ──▶ Seen, Gone
@@ -8,8 +8,8 @@
 //!
 //! A kind that may be listed and not watched is listed now and then: Unwatched instead of Listed.
 //!
-//! These objects carry no label of ours, so that every one of the kind comes by, in the one namespace or in all. Of each
-//! only what is counted is decoded, and nothing is kept here.
+//! These objects carry no label of ours, so that every object of the kind comes by, in one namespace or in all. Of each only
+//! the counted fields are decoded, and nothing is kept here.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -36,7 +36,7 @@ mod partial_decode;
 
 use partial_decode::{EndpointSlice, Job, PartialDecode, Pod, ReplicaSet, associate, link};
 
-/// Objects of a list that are told at once.
+/// Objects of a list that are sent to the core at once.
 const TOLD_AT_ONCE: usize = 100;
 /// Pause after what only a person can mend: this may not be watched, or the API server does not have it.
 const REFUSED: Duration = Duration::from_mins(5);

@@ -17,7 +17,7 @@ use super::failure::{Failure, Refused};
 use super::pages::Page;
 use super::request::{Call, Want, call};
 
-/// Autoscalers on one page: 8 KiB each, they are a quarter of what is read of an answer.
+/// Autoscalers on one page: 8 KiB each, they are a quarter of the bytes read of an answer.
 const PAGE: u32 = 500;
 
 /// Workloads of one namespace, by kind and name; none if that may not be asked.

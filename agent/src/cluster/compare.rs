@@ -14,8 +14,7 @@ const NAMED_MAX: usize = 8;
 /// Bytes of a value in a message: eight differences of two values and a path each fit a report's message.
 const VALUE_BYTES_MAX: usize = 40;
 
-/// Fields that are kept as somebody made them: whoever changes more has an object of their own. At some 100 bytes in the
-/// journal each.
+/// Local changes that are kept: an object with more has become somebody's own. At some 100 bytes in the journal each.
 const LOCAL_MAX: usize = 256;
 
 /// The first differences, in order of their paths, and how many there are.
@@ -41,7 +40,7 @@ fn digest_of(assigned: &Value) -> Digest {
     Digest::of(assigned.to_string().as_bytes())
 }
 
-/// Compares what is assigned with what is there; `ours` is the tree of managedFields of our managers.
+/// Compares assigned with present values; `ours` is the tree of managedFields of our managers.
 pub(super) fn differences(kind: &GroupKind, assigned: &Value, found: &Value, ours: &Value) -> Differences {
     let secret = kind.is("", "Secret");
     let mut walk = Walk { secret, path: String::new(), found: Differences::default() };
@@ -52,8 +51,8 @@ pub(super) fn differences(kind: &GroupKind, assigned: &Value, found: &Value, our
     walk.found
 }
 
-/// The API server moves `stringData` to `data`, encoded. What it holds is not told, so that a field that is not ours any
-/// more counts as changed.
+/// The API server moves `stringData` to `data`, encoded. Its values are never reported, so a field that is not ours any more
+/// counts as changed.
 fn with_string_data(fields: &Map<String, Value>) -> Value {
     let mut fields = fields.clone();
     if let Some(Value::Object(strings)) = fields.remove("stringData") {

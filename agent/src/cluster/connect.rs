@@ -30,8 +30,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(10);
 const IDLE_MAX: Duration = Duration::from_secs(15);
 /// When a list is given up, and a watch that does not begin.
 const DEADLINES: Deadlines = Deadlines { head: Duration::from_secs(65), part: Duration::from_secs(30) };
-/// A connection over which nothing comes is asked after so long, and then as often as this, whether it still stands: a watch
-/// is silent where nothing happens, and a firewall that forgot it says nothing. It is over after a minute and a half.
+/// A silent connection is checked after so long, and then as often as this: a watch is silent where nothing happens, and a
+/// firewall that dropped it says nothing. It is over after a minute and a half.
 const KEEPALIVE: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(15));
 const KEEPALIVE_TRIES: u32 = 4;
 /// Bytes of an answer that a connection reads at once, and keeps room for while it lasts: two TLS records. By itself it goes
@@ -137,7 +137,7 @@ fn client(config: Config, idle: Duration, deadlines: Deadlines, clock: &Arc<Cloc
     Ok(ClientBuilder::new(service, config.default_namespace).build())
 }
 
-/// As kube makes one, but for whose certificates are accepted. An authority that the cluster replaces is told by
+/// As kube makes one, except for the certificates that are accepted. That the cluster replaced its authority is noticed by
 /// [`AuthorityFile`](super::AuthorityFile).
 fn https(config: &Config, tcp: HttpConnector, clock: &Arc<Clock>) -> Result<HttpsConnector<HttpConnector>, SetupError> {
     let mut tls = config.rustls_client_config()?;
@@ -157,8 +157,8 @@ fn https(config: &Config, tcp: HttpConnector, clock: &Arc<Clock>) -> Result<Http
     Ok(connector.enable_http1().wrap_connector(tcp))
 }
 
-/// Asks the cluster who it is, and says whether all was answered. What it does not say now stays empty: an agent that knows
-/// what to keep starts without its API server too. What may not be asked is answered.
+/// Asks the cluster for its identity, and returns whether every question was answered. Unanswered facts stay empty: an agent
+/// that knows what to keep starts without its API server too. A forbidden question counts as answered.
 pub async fn facts(client: &Client) -> (ClusterFacts, Answers) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let (namespace, version) =

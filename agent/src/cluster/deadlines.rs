@@ -1,7 +1,8 @@
 //! How long the API server may take for an answer: for its beginning, and, where that is no watch, for each further part.
 //!
-//! A list that was acknowledged and is never answered would otherwise be waited for as long as its connection stands, also
-//! while `/livez` answers on another. A request that is given up closes its connection, so that the next try has another one.
+//! A list that was acknowledged and is never answered would otherwise be waited for as long as its connection lives, also
+//! while `/livez` answers on another. A request that is given up closes its connection, so that the next attempt has another
+//! one.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};

@@ -1,4 +1,4 @@
-//! What is kept of an object: everything the core decides by, nothing of its spec.
+//! The facts kept of an object: everything the core decides by, nothing of its spec.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -53,7 +53,7 @@ pub(super) fn decode(scope: &Scope, resource: &Resource, metadata: &ObjectMeta, 
     })
 }
 
-/// Decodes metadata alone: what tells whether it is news at once, the rest for whom it is. None as with [`decode`].
+/// Decodes metadata alone: at once what shows whether it is news, the rest on demand. None as with [`decode`].
 pub(super) fn decode_listed(
     scope: &Scope,
     resource: &Resource,

@@ -36,7 +36,7 @@ impl Unresolved {
 
 type Group = BTreeMap<Arc<str>, Arc<Resource>>;
 
-/// One reading, shared by all who asked while it was under way.
+/// One reading, shared by all callers that arrived while it was under way.
 #[derive(Debug)]
 struct Reading<T> {
     since: Instant,
@@ -71,7 +71,7 @@ struct Readings {
 pub struct Kinds {
     client: Client,
     readings: Mutex<Readings>,
-    /// Tells those who wait for a missing kind that kinds changed.
+    /// Wakes callers that wait for a missing kind when kinds changed.
     changed: Notify,
 }
 
@@ -128,14 +128,14 @@ impl Kinds {
         group.get(&kind.kind).cloned().ok_or_else(missing)
     }
 
-    /// Forgets what is known of a group: a definition changed, or an answer contradicts what was read.
+    /// Forgets a group: a definition changed, or an answer contradicts what was read.
     pub(super) fn forget(&self, group: &str) {
         let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
         readings.kinds.retain(|(known, _), _| &**known != group);
         readings.versions.remove(group);
     }
 
-    /// Forgets everything and wakes those who wait for a kind: some CustomResourceDefinition changed.
+    /// Forgets everything and wakes callers that wait for a kind: some CustomResourceDefinition changed.
     pub(super) fn definitions_changed(&self) {
         *self.readings.lock().unwrap_or_else(PoisonError::into_inner) = Readings::default();
         self.changed.notify_waiters();

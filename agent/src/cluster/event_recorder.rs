@@ -1,4 +1,4 @@
-//! Events at the cluster, told beside everything else: nothing waits for one, and one that cannot be told is not missed.
+//! Records Kubernetes Events apart from everything else: nothing waits for one, and a lost one does no harm.
 //!
 //! They are of core/v1, with a count, as `kubectl describe` shows them: one for an object and a reason, which is found
 //! again by its name, also by the next run of the agent.
@@ -21,7 +21,7 @@ use super::render::api_version;
 use super::request::{Call, Want, call};
 use crate::core::KubeEvent;
 
-/// Events that wait to be told: what goes wrong for more objects at once is told of some of them.
+/// Events that wait to be recorded: of a fault of more objects at once only some get one.
 const WAITING_MAX: usize = 256;
 /// Between two of them, so that they are no load beside the work: five in a second.
 const PAUSE: Duration = Duration::from_millis(200);
@@ -38,7 +38,7 @@ pub enum Recorded {
     Yes,
     /// The API server did not take it.
     No,
-    /// Others came faster than they could be told.
+    /// Others came faster than they could be recorded.
     Dropped,
 }
 
@@ -50,7 +50,7 @@ pub struct EventRecorder {
 }
 
 impl EventRecorder {
-    /// Has a kube_event told. Where too many wait, the oldest is dropped for it, and returned.
+    /// Queues an Event. Where too many wait, the oldest is dropped for it, and returned.
     pub fn record(&self, kube_event: KubeEvent) -> Option<KubeEvent> {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let dropped = if waiting.len() >= WAITING_MAX { waiting.pop_front() } else { None };

@@ -53,8 +53,8 @@ const CONFLICT_ROUNDS_MAX: usize = 3;
 /// Characters of a name that a dry run keeps.
 const DRY_RUN_NAME_MAX: usize = 40;
 
-/// Rounds of reading an object and rewriting its managedFields. What was just created is written by its controllers, but
-/// not as fast as this for long.
+/// Rounds of reading an object and rewriting its managedFields. A new object is written by its controllers, but not as fast as
+/// this for long.
 const REWRITE_ROUNDS_MAX: usize = 4;
 
 /// Does what the core asks for, at one cluster.
@@ -218,7 +218,7 @@ impl Executor {
                 // Deleted in between: creating is right again.
                 None => Err(Failure::unavailable("it was there and is gone again").into()),
             },
-            // Who may not create namespaces needs not: they may be made for it.
+            // An account that may not create namespaces need not: an administrator may create them for it.
             Err(refused) if entry.implied && refused.failure().is_refused() => {
                 let own = Target { impersonate: None, ..target };
                 match own.read().await? {
@@ -230,7 +230,7 @@ impl Executor {
         }
     }
 
-    /// What stands there holds its ports, addresses and quota, and they are refused to a second one: then it is not deleted.
+    /// The existing object has its ports, addresses and quota, so a second one is refused: then it is not deleted.
     async fn dry_run_create(&self, entry: &Entry, policy: &ApplyPolicy, mark: &Mark) -> Result<(), Refused> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
         let mut object = to_create(self.rendered(entry, policy, mark)?, entry, policy, mark)?;
@@ -284,8 +284,8 @@ impl Executor {
         Ok(Applied { observed: target.placed(scope, applied, template)?, conflicts })
     }
 
-    /// Who decides how many replicas there are, where nothing was said about it. Where autoscalers may not be listed, the
-    /// object tells whether one did.
+    /// Who decides about replicas, where the policy says nothing. Where autoscalers may not be listed, the object shows
+    /// whether one did.
     async fn scaled(&self, target: &Target<'_>, policy: &ApplyPolicy, object: &Value) -> Result<Scaled, Refused> {
         let asked = target.key.is_namespaced() && exempt::is_left_to_presets(policy, object, exempt::REPLICAS);
         if !asked {
@@ -317,7 +317,7 @@ impl Executor {
                 return Ok(OwnershipTransferred::Finalizing);
             }
             if there.labelled && there.mark.as_deref() == Some(mark) {
-                // Written before, by an agent that ended before it was told, or seen in an older list only.
+                // Written before, by an agent that ended before it heard of that, or seen in an older list only.
                 return Ok(OwnershipTransferred::Marked(there));
             }
             match target.rewrite(&live.metadata, live.managed().to_vec(), marked_with(mark)).await {
@@ -494,7 +494,7 @@ impl Target<'_> {
         call(&self.executor.client, call_).await
     }
 
-    /// That a namespace is not there is said in the words in which it is said of what would be in it.
+    /// The absence of a namespace is reported in the words used for objects in it.
     fn is_namespace_gone(&self, refused: &Refused) -> bool {
         inspect::is_namespace(&self.key.kind) && !refused.is_kind_missing() && is_missing(refused)
     }
@@ -517,7 +517,7 @@ impl Target<'_> {
         }
     }
 
-    /// Applies, and leaves out what is others' where the policy says so.
+    /// Applies, and leaves out fields of others where the policy says so.
     async fn apply(&self, object: &Value, conflicts: ConflictPolicy) -> Result<(Object, Vec<FieldConflict>), Stopped> {
         let force = conflicts == ConflictPolicy::Force;
         let uri = format!("{}?fieldManager={FIELD_MANAGER}&force={force}", self.path);
@@ -531,7 +531,7 @@ impl Target<'_> {
             let found = refused.field_conflicts();
             let mut removed = false;
             for conflict in found {
-                // Several managers may hold one field; it is taken out once and told for each.
+                // Several managers may hold one field; it is left out once and reported for each.
                 removed |= fields::remove_named(object.to_mut(), &conflict.field);
                 left.push(conflict);
             }
@@ -591,7 +591,7 @@ impl Target<'_> {
         })
     }
 
-    /// What stands there as its source has it, with the Pod template of this digest.
+    /// The object as its source has it, with the Pod template of this digest.
     fn placed(&self, scope: &Scope, object: Object, template: Option<Digest>) -> Result<Box<Observed>, Failure> {
         let mut observed = self.decode(scope, object)?;
         observed.template = template;
@@ -626,9 +626,9 @@ fn marked_with(mark: &Mark) -> Value {
     })
 }
 
-/// What is posted to create an object that is rendered so.
+/// The body of the POST that creates an object that is rendered so.
 fn to_create(mut object: Value, entry: &Entry, policy: &ApplyPolicy, mark: &Mark) -> Result<Value, Failure> {
-    // Whoever scales it once it is there, it begins as its source says.
+    // Whoever scales it later, it begins as its source says.
     let exempt = Exempt::new(policy, &object, Scaled::BySource)?;
     if !exempt.is_empty() {
         exempt.take_ignored(&mut object);
@@ -637,7 +637,7 @@ fn to_create(mut object: Value, entry: &Entry, policy: &ApplyPolicy, mark: &Mark
     Ok(object)
 }
 
-/// By what two runs of a Job are told apart: a new label is no new run.
+/// Distinguishes two runs of a Job: a new label makes no new run.
 fn pod_template(key: &ObjectKey, object: &Value) -> Option<Digest> {
     let template = object["spec"].get("template").filter(|_| key.kind.is("batch", "Job"))?;
     // Its fields are in the order of their names, whatever order they were written in.

@@ -1,9 +1,9 @@
-//! Fields that do not follow their source: left out of what is applied, without the target losing what is there.
+//! Fields that do not follow their source: left out of an apply, without the target losing its values.
 //!
-//! What one of our managers applies and then leaves out is removed by the API server. So before a field is left out, it is
-//! made over to the second manager, `tideline-initial`, by rewriting managedFields alone: no value is written, so none
-//! can be reset, and an object that would be invalid without the field never exists. The other way round, what the source
-//! dropped, or what is to follow it again, is made over to the first manager, whose next apply removes or sets it.
+//! The API server removes a field that one of our managers applied and then leaves out. So before a field is left out, it
+//! passes to the second manager, `tideline-initial`, by rewriting managedFields alone: no value is written, so none can be
+//! reset, and an object that would be invalid without the field never exists. The other way round, a field that the source
+//! dropped, or that is to follow it again, passes to the first manager, whose next apply removes or sets it.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +18,10 @@ use crate::core::LocalField;
 
 /// The field that an autoscaler sets, of every kind that has replicas.
 pub(super) const REPLICAS: &str = "/spec/replicas";
-/// Which volume a claim is bound to can be said once.
+/// The volume that a claim is bound to can be set only once.
 const VOLUME: &str = "/spec/volumeName";
 
-/// What is found out, not said.
+/// Found out, not configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scaled {
     BySource,
@@ -69,13 +69,13 @@ impl Exempt {
         self.ignored.is_empty() && self.initial.is_empty()
     }
 
-    /// Takes out what is not even sent at creation.
+    /// Removes fields that are not even sent at creation.
     pub(super) fn take_ignored(&self, object: &mut Value) {
         remove_all(object, found(&self.ignored, object));
     }
 
-    /// Takes out of an object what is not applied onto `live`. Returns those of our fields there that are the second
-    /// manager's from now on, as a set; none if there are none.
+    /// Removes from an object the fields that are not applied onto `live`. Returns those of our fields there that pass to the
+    /// second manager, as a set; none if there are none.
     pub(super) fn take_out(&self, object: &mut Value, live: &Value, managed: &[ManagedFieldsEntry]) -> Option<Value> {
         let everybodys = fields::managed_by_anybody(managed);
         let ours = fields::managed_by_us(managed);
@@ -92,12 +92,12 @@ impl Exempt {
             let located = fields::locate(&everybodys, object, &way);
             keep(&located);
             let live = way.read(live).filter(|_| located == Located::InAtomic);
-            // What is above it is applied as a whole; then this part of it is as it is there.
+            // Its parent is applied as a whole; then this part of it keeps its live value.
             if !live.is_some_and(|live| way.put(object, live.clone())) {
                 left.insert(way);
             }
         }
-        // What is ignored stays whether or not its source has it.
+        // An ignored field stays whether or not its source has it.
         for way in found(&self.ignored, live) {
             let located = fields::locate(&everybodys, live, &way);
             keep(&located);

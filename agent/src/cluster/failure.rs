@@ -164,7 +164,7 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
         403 if cause("NamespaceTerminating") || says(&["because it is being terminated"]) => {
             Reason::NamespaceUnavailable
         }
-        // Whoever denies may give any code, and details of any object.
+        // A webhook or policy that denies may give any code, and details of any object.
         _ if is_denied(code, text) => Reason::Denied,
         404 => match missing(status) {
             Missing::Namespace => Reason::NamespaceUnavailable,
@@ -176,7 +176,7 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
         _ if webhook => Reason::Webhook,
         429 => Reason::Throttled,
         500 | 503 | 504 if speaks_of_strain(status) => Reason::Throttled,
-        // Whoever is meant by the credentials may have every right: it is not known who that is.
+        // An account with every right may be meant: the credentials are not accepted, so nobody knows.
         401 => Reason::Unavailable,
         403 => Reason::Forbidden,
         409 if !field_conflicts(status).is_empty() => Reason::FieldConflict,
@@ -201,8 +201,8 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
     Failure { retry_after, ..Failure::new(reason, message) }
 }
 
-/// Whether somebody whose word counts at the cluster says no to this very object. Webhooks and policies may give any code. What
-/// is built into the API server (quotas, limits, Pod security) answers as to somebody who has no right to it.
+/// Whether a webhook, a policy or a quota denies this very object. Webhooks and policies may give any code. Built-in admission
+/// of the API server (quotas, limits, Pod security) answers as to an account without the right.
 fn is_denied(code: u16, text: &str) -> bool {
     let webhook = text.contains("admission webhook \"") && text.contains(" denied the request");
     let policy = text.contains("ValidatingAdmissionPolicy '") && text.contains(" denied request");
@@ -218,8 +218,8 @@ fn speaks_of_rights(text: &str) -> bool {
         .any(|part| text.contains(part))
 }
 
-/// The API server itself, or its etcd, cannot keep up; not one that it passes requests on to, nor a proxy before it, whose
-/// words are not Kubernetes'.
+/// The API server itself, or its etcd, is overloaded; not an aggregated server behind it, nor a proxy before it, whose words
+/// are not Kubernetes'.
 fn speaks_of_strain(status: &Status) -> bool {
     matches!(status.reason.as_str(), "ServiceUnavailable" | "Timeout" | "ServerTimeout" | "TooManyRequests")
         || status.message.starts_with("etcdserver: ") && !status.message.contains("request is too large")

@@ -64,8 +64,8 @@ fn claim_posted(entries: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEntry
     Some(claimed)
 }
 
-/// Takes what we apply out of the Update entries of others, who wrote the object before it was adopted; what else they
-/// wrote stays theirs. None if nothing changes.
+/// Takes our fields out of the Update entries of others, who wrote the object before it was adopted; their other fields stay
+/// theirs. None if nothing changes.
 pub(super) fn claim_from_others(entries: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEntry>> {
     let ours = applied_by(entries, FIELD_MANAGER)?;
     let mut changed = false;
@@ -86,7 +86,7 @@ pub(super) fn claim_from_others(entries: &[ManagedFieldsEntry]) -> Option<Vec<Ma
     changed.then_some(claimed)
 }
 
-/// What others manage.
+/// The fields that others manage.
 pub(super) fn without_ours(entries: &[ManagedFieldsEntry]) -> Vec<ManagedFieldsEntry> {
     entries.iter().filter(|entry| !is_ours(entry)).cloned().collect()
 }
@@ -111,8 +111,8 @@ fn united<'a>(entries: impl Iterator<Item = &'a ManagedFieldsEntry>) -> Value {
     })
 }
 
-/// Divides what is ours between our managers: `kept` is the second one's, all else the first one's, as applied and not
-/// as posted. None if it is so divided.
+/// Divides our fields between our managers: `kept` is the second one's, everything else the first one's, as applied and not as
+/// posted. None if they are divided so.
 pub(super) fn divide(entries: &[ManagedFieldsEntry], kept: Option<&Value>) -> Option<Vec<ManagedFieldsEntry>> {
     let claimed = claim_posted(entries);
     let entries = claimed.as_deref().unwrap_or(entries);

@@ -77,7 +77,7 @@ pub(super) async fn definition(
     Ok(census.finish())
 }
 
-/// Whose objects were seen. An object without a mark is its owners': the Pods of our Deployment are not foreign.
+/// The owners of the objects seen. An object without a mark is its owners': the Pods of our Deployment are not foreign.
 struct Census<'a> {
     scope: &'a Scope,
     ours: BTreeSet<String>,

@@ -1,6 +1,6 @@
-//! The kubeconfig after the start: what is in it does not last as long as an agent does. k3s, for one, issues client
-//! certificates for a year, and writes new ones into the same file. Inside a cluster, the authority of the API server takes its
-//! place: who replaces it has the cluster write another one into the same file.
+//! Changes of the kubeconfig after the start: its credentials do not live as long as an agent does. k3s, for one, issues
+//! client certificates for a year, and writes new ones into the same file. Inside a cluster, the file with the API server's
+//! authority is what changes: a cluster whose authority is replaced writes another one into the same file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -22,7 +22,7 @@ use crate::namespaces::Namespaces;
 /// Objects on one page: some 2 KiB each, so that one page is about two megabytes. A patrol of 5,000 objects is six requests.
 const PAGE: u32 = 1_000;
 
-/// One list: what is to be listed, and who wants to know.
+/// One list: its kind, and its receiver.
 #[derive(Clone, Debug)]
 pub struct MetadataList {
     pub id: ListId,
@@ -49,8 +49,8 @@ impl MetadataList {
         let _ = events.send(Event::ListEnded { list: self.id, result }).await;
     }
 
-    /// What is of interest on a page, and where the next one is. Metadata stays text until somebody asks: in the many small
-    /// parts that it has, a page would be five times as large, to be given back at once.
+    /// The items of a page, and where the next one is. Metadata stays text until it is needed: decoded, its many small parts
+    /// would make a page five times as large, to be freed at once.
     async fn page(
         &self,
         client: &Client,

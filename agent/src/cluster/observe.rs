@@ -58,7 +58,7 @@ pub struct Watches {
 #[derive(Debug)]
 struct Running {
     version: Arc<str>,
-    /// Whose objects it selects.
+    /// The labels that it selects.
     scope: Scope,
     stop: CancellationToken,
     relist: Arc<Notify>,
@@ -138,7 +138,7 @@ impl Watches {
         self.silent.notify_waiters();
     }
 
-    /// Begins every watch and list under way anew: what was asked of a silent API server may stay without an answer for ever.
+    /// Restarts every watch and list under way: requests to a silent API server may stay without an answer for ever.
     pub fn begin_anew(&self) {
         for running in self.running.values() {
             running.relist.notify_waiters();
@@ -180,7 +180,7 @@ struct Task {
     silent: Arc<Notify>,
     kind: GroupKind,
     version: Arc<str>,
-    /// What the core was told last.
+    /// What the core heard last.
     told: Option<Served>,
     /// At first taken to be denied, as nothing is known of it.
     permission: WatchPermission,

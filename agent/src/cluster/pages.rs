@@ -18,7 +18,7 @@ pub(super) struct Item<M = ObjectMeta> {
 }
 
 impl<T> Page<T> {
-    /// What is on it, and where the next page is if there is one. `first` is where the first one is, with a query.
+    /// The items of a page, and where the next one is, if there is one. `first` is the address of the first one, with a query.
     pub(super) fn turn(self, first: &str) -> (Vec<T>, Option<String>) {
         let token = self.metadata.continue_.filter(|token| !token.is_empty());
         let next = token.map(|token| format!("{first}&continue={}", form_escaped(&token)));

@@ -15,8 +15,8 @@ pub(super) enum Error {
     Other { found: String, expected: String },
 }
 
-/// Reads a body and puts on it what its policy adds, and the mark. A body that is not of the entry's very object is
-/// refused: what is written where is for the entry alone to say.
+/// Reads a body and adds its policy's labels and annotations, and the mark. A body of another object is refused: only the
+/// entry says what is written where.
 pub(super) fn render(text: &str, entry: &Entry, additions: &Additions, mark: &Mark) -> Result<Value, Error> {
     let mut object: Value = serde_json::from_str(text).map_err(|error| Error::Decode(error.to_string()))?;
     check_identity(&object, entry)?;
@@ -33,7 +33,7 @@ pub(super) fn render(text: &str, entry: &Entry, additions: &Additions, mark: &Ma
     Ok(object)
 }
 
-/// Puts back what no policy for a field can take away: which object it is, and whose.
+/// Restores what no field policy may take away: the object's identity, and its mark.
 pub(super) fn complete(object: &mut Value, entry: &Entry, mark: &Mark) -> Result<(), Error> {
     let key = &entry.key;
     object["apiVersion"] = Value::String(api_version(&key.kind.group, &entry.version));

@@ -10,7 +10,7 @@ use crate::core::{Answer, LinkFailure, Request};
 use crate::identity::{self, Keeper, TargetName};
 use crate::link::Link;
 
-/// Sends it, and keeps what the answer says of who this agent is.
+/// Sends it, and stores what the answer says of this agent's identity.
 pub(super) async fn ask(identity: &Keeper, link: &Link, request: Request) -> (Request, Result<Answer, LinkFailure>) {
     let (request, shown) = match request {
         Request::Enrol(enrols) => match prove(identity, enrols).await {

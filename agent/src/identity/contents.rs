@@ -45,7 +45,7 @@ pub(super) struct Contents {
     /// Counts how often what it is was changed: its target, or its key.
     #[serde(default)]
     pub(super) generation: u64,
-    /// The targets that it was before, whose marks are its own; the latest last.
+    /// Its former targets, whose marks are its own; the latest last.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) formers: Vec<TargetId>,
     /// The key that it will have once a token is taken, for the present one was revoked.
@@ -118,8 +118,8 @@ impl Contents {
         Ok(Digest::from_bytes(seed))
     }
 
-    /// Becomes this target, by a token or because it was handed over. With a token, what was revoked is replaced; who is handed
-    /// over goes on with the key that the hub knows.
+    /// Becomes this target, by a token or by a handover. With a token, a revoked key is replaced; an agent that is handed over
+    /// keeps the key that the hub knows.
     pub(super) fn become_target(&mut self, enrolled: TargetName, token: Option<Digest>) {
         if let Some(former) = self.enrolled.as_ref().map(|former| former.target).filter(|it| *it != enrolled.target) {
             let formers = self.formers.iter().copied().collect::<Formers>().with(former).without(enrolled.target);

@@ -22,13 +22,13 @@ use super::{Error, file};
 use crate::addresses::{Addresses, Token};
 use crate::write_watchdog::{Disk, WriteWatchdog};
 
-/// Between two writes of the newest set. An agent whose sets change every second shall not write every second; and what is
-/// older by this is still newer than any set before it.
+/// Between two writes of the newest set. An agent whose sets change every second shall not write every second; a set that is
+/// older by this is still newer than any before it.
 const WRITE_EVERY: Duration = Duration::from_secs(30);
 /// Pauses before what the file or the Secret did not take is written again: around the first, doubled up to around the
 /// second. A node that is lost meanwhile takes with it what only the file holds.
 const WRITE_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
-/// Longest wait for the Secret to take what is used only when it is there: one answer of an API server that is slow. The hub
+/// Longest wait for the Secret to take a value that is used only once it is stored: one answer of a slow API server. The hub
 /// keeps an offered session for 15 s before another may be offered one.
 const HOME_MAX: Duration = Duration::from_secs(10);
 
@@ -59,7 +59,7 @@ pub(crate) enum TokenUse {
     OtherHub(HubId),
 }
 
-/// Takes from a token what it has to say. Who is not enrolled yet goes where it says; who is follows no other hub's.
+/// Takes the hub's addresses from a token. An agent that is not enrolled yet follows it; one that is follows no other hub.
 fn offer(contents: &mut Contents, token: &EnrolmentToken, pin: HubPin) -> TokenUse {
     if contents.pin != pin {
         if contents.enrolled.is_some() {
@@ -213,7 +213,7 @@ impl Found {
         match written.write_once(&self.merged.contents).await {
             Ok(()) => Ok(true),
             Err(Failure::Conflict) => Ok(false),
-            // File or Secret holds who this agent is.
+            // File or Secret holds the identity of this agent.
             Err(Failure::NotAllowed(why) | Failure::Unavailable(why)) if is_known => {
                 written.complain(&why);
                 Ok(true)
@@ -243,7 +243,8 @@ impl Found {
         self.merged.contents.enrolled.is_some()
     }
 
-    /// Begins to use it. Who is enrolled does so also if the file cannot be written now: its cluster is to be kept meanwhile.
+    /// Begins to use it. An enrolled agent does so also if the file cannot be written now: its cluster is to be kept
+    /// meanwhile.
     pub(crate) fn keep(self) -> Result<Keeper, Error> {
         let is_there = self.copy.as_ref() == Some(&self.merged.contents);
         let saved = if is_there { Ok(()) } else { file::save(&self.path, &self.merged.contents) };
@@ -309,15 +310,15 @@ pub(crate) struct Keeper {
     /// Where the Secret is, if it is used.
     place: Option<SecretRef>,
     secret: Mutex<Option<Written>>,
-    /// Told when the file or the Secret did not take something.
+    /// Notified when a write to the file or the Secret failed.
     behind: Notify,
     /// Why this process must not go on, once that is known.
     superseded: watch::Sender<Option<String>>,
-    /// Cancelled when the Secret turns out to hold who this agent is.
+    /// Cancelled when the Secret turns out to hold the identity of this agent.
     in_secret: CancellationToken,
 }
 
-/// How far the file is, for whoever has the turn to write it.
+/// The version that the file has, for the next writer.
 #[derive(Debug, Default)]
 struct Saving {
     /// A write failed, or was given up: the file may not hold what this process knows.
@@ -373,7 +374,7 @@ impl Keeper {
         self.contents().formers.iter().copied().collect()
     }
 
-    /// Whose marks are its own as this target.
+    /// The targets whose marks are its own.
     pub(crate) fn owner(&self, target: TargetId) -> Owner {
         Owner { hub: self.pin().hub, target, formers: self.formers() }
     }
@@ -409,8 +410,8 @@ impl Keeper {
         self.superseded.subscribe()
     }
 
-    /// Cancelled when the Secret, which could not be read at the start, holds who this agent is, or what it has become since
-    /// the file was written: it has to begin anew.
+    /// Cancelled when the Secret, which could not be read at the start, holds this agent's identity, or a later state of it
+    /// than the file: the agent has to restart.
     pub(crate) fn found_in_secret(&self) -> CancellationToken {
         self.in_secret.clone()
     }
@@ -484,7 +485,7 @@ impl Keeper {
         let read = tokio::task::spawn_blocking(move || file::read(&path));
         let file = match self.watchdog.wait(read, || ()).await {
             Some(Ok(Ok(file))) => file,
-            // The directory is locked: no other process wrote it, and this one knows what was there.
+            // The directory is locked: no other process wrote it, and this one knows its content.
             Some(Ok(Err(Error::Damaged { .. } | Error::Unread { .. }))) => {
                 self.write_file_anew().await;
                 None
@@ -505,7 +506,7 @@ impl Keeper {
             Ok(Stored::Contents { contents, .. }) => return Ok(file.max(contents.session)),
             Ok(Stored::Nothing) => return Ok(file),
             Ok(Stored::Unreadable { why, .. }) => {
-                // Who writes there replaces what is damaged, and gives way to a newer version.
+                // The next writer replaces a damaged Secret, and gives way to a newer version.
                 self.behind.notify_one();
                 match why {
                     Unreadable::Damaged(why) => format!("it is damaged: {why}"),
@@ -546,7 +547,7 @@ impl Keeper {
     pub(crate) async fn follow(self: Arc<Self>, mut newest: watch::Receiver<Option<Attested>>) {
         let mut backoff = Backoff::new(WRITE_AGAIN.0, WRITE_AGAIN.1);
         let mut next = Instant::now();
-        // When there is something to be written: the newest set, and what was not taken.
+        // When there is something to write: the newest set, and failed writes.
         let (mut due, mut again) = (None, None);
         let mut complained = false;
         loop {
@@ -570,7 +571,7 @@ impl Keeper {
             (due, again) = (None, None);
             let floor = *newest.borrow_and_update();
             let newer = |contents: &mut Contents| {
-                // What was accepted as another target is no measure.
+                // A set accepted as another target does not count.
                 if contents.enrolled.as_ref().map(|enrolled| enrolled.target)
                     == floor.map(|floor| floor.attestation.target)
                 {

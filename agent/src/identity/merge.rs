@@ -106,16 +106,16 @@ pub(super) fn merge(
     Ok(Some(Merged { contents: Contents { addresses, next_seed, cluster, session, floor, ..truth }, data }))
 }
 
-/// Whether one agent was handed over from one target in two ways: one of its copies was not to be had when it went the other.
-/// The key is the same, for who is handed over keeps it: where it is not, one of the two would be lost.
+/// Whether one agent was handed over from one target in two ways: one of its copies was unavailable when it went the other
+/// way. The key is the same, for an agent that is handed over keeps it: where it is not, one of the two would be lost.
 fn are_branches(secret: &Contents, file: &Contents) -> bool {
     let known = |contents: &Contents| contents.formers.iter().copied().chain(target(contents)).collect::<BTreeSet<_>>();
     let same_cluster = secret.cluster.is_none() || file.cluster.is_none() || secret.cluster == file.cluster;
     secret.pin == file.pin && secret.seed == file.seed && same_cluster && !known(secret).is_disjoint(&known(file))
 }
 
-/// Which of two branches the hub went on with, the copies do not say; but it answers to either, for a request names all that
-/// the agent was. So the later session decides, and marks of both are its own. What is in the data directory may be of either.
+/// The copies do not say with which of two branches the hub went on; but it answers to either, for a request names all former
+/// targets. So the later session decides, and marks of both are its own. The data directory may be of either.
 fn joined(secret: Contents, file: Contents, home: HomeIn) -> Merged {
     let session = session_of(home, &secret, &file);
     let generation = secret.generation.max(file.generation) + 1;

@@ -27,7 +27,7 @@ pub(crate) struct SecretRef {
     pub(crate) name: String,
 }
 
-/// What is there.
+/// The present content.
 #[derive(Debug)]
 pub(super) enum Stored {
     Nothing,
@@ -37,7 +37,7 @@ pub(super) enum Stored {
 
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// The agent may not. Only a person changes that, or who renews its rights.
+    /// The agent may not. Only a person, or a renewal of its rights, changes that.
     NotAllowed(String),
     /// It is not as it was read, or is there already.
     Conflict,
@@ -115,7 +115,7 @@ async fn answered<T>(request: impl Future<Output = Result<T, kube::Error>>) -> R
             409 => Failure::Conflict,
             // 404 answers a creation where there is no such namespace, and a replacement of what was deleted since.
             404 if status.reason == "NotFound" && status.message.contains("secrets ") => Failure::Conflict,
-            // Credentials that are not accepted are renewed: that is no word on what may be done with them.
+            // Credentials that are not accepted are renewed: that says nothing about rights.
             403 | 404 | 405 | 422 => Failure::NotAllowed(status.message.clone()),
             _ => Failure::Unavailable(status.message.clone()),
         }),

@@ -307,7 +307,7 @@ async fn a_next_key_that_is_refused_gives_way_to_another() -> Result<(), anyhow:
     keeper.revoked(&second).await?;
     let third = keeper.enrolling_key().await?.public();
     assert!(third != second && third != first);
-    // What was said to the first, or to the second before that, comes late.
+    // A message to the first target, or to the second before that, comes late.
     keeper.revoked(&first).await?;
     keeper.revoked(&second).await?;
     assert_eq!(keeper.enrolling_key().await?.public(), third);

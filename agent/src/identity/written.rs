@@ -1,4 +1,4 @@
-//! The Secret as this process knows it: read patiently, and never written over what is newer.
+//! The Secret as this process knows it: read patiently, and never written over newer contents.
 
 use std::time::Duration;
 
@@ -10,8 +10,8 @@ use super::contents::{Contents, Unreadable};
 use super::merge::{self, HomeIn};
 use super::secret::{Failure, SecretRef, Stored};
 
-/// Pauses between two tries to read the Secret before the agent starts: around the first, doubled up to around the second.
-/// There is nothing to be done without it, and to end would only have whoever started the agent wait longer every time.
+/// Pauses between two attempts to read the Secret before the agent starts: around the first, doubled up to around the second.
+/// Nothing can be done without it, and ending would only have the agent restarted with growing pauses.
 const READ_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_secs(20));
 /// How often a write is begun anew when another was first. Nobody else writes there for long.
 pub(super) const ROUNDS_MAX: u32 = 5;
@@ -21,20 +21,19 @@ pub(super) const ROUNDS_MAX: u32 = 5;
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 pub(super) struct Written {
     pub(super) place: SecretRef,
-    /// None if what is there is not known.
+    /// None if the present version is not known.
     pub(super) version: Option<String>,
-    /// What is there, as far as it was read or written.
+    /// The present contents, as far as they were read or written.
     there: Option<Contents>,
     /// It does not hold yet what it should.
     pub(super) behind: bool,
-    /// It could not be read when this process began, which is not enrolled by what it knows: what it holds may be who this
-    /// agent is.
+    /// It could not be read when this process began, which is not enrolled by its own file: the Secret may hold its identity.
     unread: bool,
     /// This process has read or written it; any later change is by another process.
     known: bool,
-    /// Nothing but that it is forbidden was said.
+    /// Only that it is forbidden was logged.
     forbidden: bool,
-    /// That it cannot be written was said.
+    /// That it cannot be written was logged.
     complained: bool,
 }
 
@@ -42,7 +41,7 @@ pub(super) struct Written {
 pub(super) enum Refused {
     Failed(String),
     Superseded(String),
-    /// It holds who this agent is, which was not known.
+    /// It holds this agent's identity, which was not known.
     HoldsIdentity,
 }
 
@@ -65,19 +64,19 @@ impl Written {
         (self.there, self.version, self.known) = (there, Some(version), true);
     }
 
-    /// It cannot be read now, and this copy serves meanwhile. One that was never enrolled says nothing of who this agent is: an
-    /// earlier process without a Secret made it.
+    /// It cannot be read now, and this copy is used meanwhile. One that was never enrolled says nothing of this agent's
+    /// identity: an earlier process without a Secret made it.
     pub(super) fn later(&mut self, copy: Option<&Contents>) {
         self.behind = true;
         self.unread = copy.is_none_or(|copy| copy.enrolled.is_none());
     }
 
-    /// It may not be used now; that was said, and it is asked for again.
+    /// It may not be used now; that was logged, and it is asked for again.
     pub(super) fn forbidden(&mut self) {
         (self.behind, self.unread, self.forbidden, self.complained) = (true, true, true, true);
     }
 
-    /// Writes unless it is known to be there, and never over what is newer.
+    /// Writes unless it is known to be there, and never over newer contents.
     pub(super) async fn write(&mut self, contents: &Contents) -> Result<(), Refused> {
         // Until it is seen through: it may be broken off.
         self.behind = true;
@@ -129,7 +128,7 @@ impl Written {
         Ok(())
     }
 
-    /// Whether this process may write over what is there.
+    /// Whether this process may overwrite the Secret.
     fn judge(&self, there: &Contents, ours: &Contents) -> Result<(), Refused> {
         match judge(there, ours) {
             // The copy that this process began with is older than what the agent has become since.
@@ -137,7 +136,7 @@ impl Written {
             // Nobody has taken from this agent what it never had.
             Err(Refused::Superseded(why)) if self.unread => match (&there.enrolled, &ours.enrolled) {
                 (Some(_), None) => Err(Refused::HoldsIdentity),
-                // Who is enrolled stays so.
+                // An agent that is enrolled stays so.
                 (None, Some(_)) => Ok(()),
                 (Some(_), Some(_)) | (None, None) => Err(Refused::Failed(why)),
             },
@@ -160,13 +159,13 @@ impl Written {
     }
 }
 
-/// Whether what is there is what this agent was made since: another target, or the same with another key.
+/// Whether the Secret holds what this agent became since: another target, or the same with another key.
 fn has_become(there: &Contents, ours: &Contents) -> bool {
     let (Some(is), Some(was)) = (&there.enrolled, &ours.enrolled) else { return false };
     there.generation > ours.generation && (is.target == was.target || there.formers.contains(&was.target))
 }
 
-/// Whether this process may write over what is there.
+/// Whether this process may overwrite the Secret.
 fn judge(there: &Contents, ours: &Contents) -> Result<(), Refused> {
     let target = |contents: &Contents| contents.enrolled.as_ref().map(|enrolled| enrolled.target);
     let succeeds = target(there).is_some_and(|there| ours.formers.contains(&there)) || target(there) == target(ours);
@@ -199,12 +198,12 @@ pub(super) enum Reading {
     Done(Stored),
     /// Not now, and the file serves.
     Later(String),
-    /// It is not this agent's to use, as far as is known, and nothing else says who it is.
+    /// It is not this agent's to use, as far as is known, and nothing else holds its identity.
     Forbidden(String),
 }
 
-/// Reads the Secret; waits for an API server that does not answer only where nothing else says who this agent is, and a
-/// new identity must not be made in place of one that is there.
+/// Reads the Secret; waits for an API server that does not answer only where nothing else holds this agent's identity, so that
+/// no new identity is made where there is one.
 ///
 /// An API server may forbid it for a moment, as while rights or a token are renewed: an agent with a file goes on with that,
 /// and retries. A replica waits whatever its file says, for the Secret is its session store: another replica may have been

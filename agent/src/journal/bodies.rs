@@ -18,7 +18,7 @@ use super::record;
 /// Bodies that are remembered to have been refused, of 32 bytes each. Others are refused again until there is room.
 const REFUSED_MAX: usize = 1_000;
 
-/// What is known of a body without reading it: where it is.
+/// What is known of a body without reading it: its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(super) struct Place {
     pub(super) at: u64,
@@ -51,7 +51,7 @@ impl Numbers {
     }
 }
 
-/// The bodies as they will be when what is being written is written.
+/// The bodies as they will be when the present write is done.
 pub(super) struct Ahead<'a> {
     records: &'a dyn Records,
     numbers: &'a Numbers,

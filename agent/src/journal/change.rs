@@ -28,7 +28,7 @@ tables!(
     /// What the fuse holds.
     Held = "held",
     Unsent = "unsent",
-    /// What ran, of what is not assigned any more, by number.
+    /// What ran, of sources that are not assigned any more, by number.
     Ran = "ran",
     /// The kinds of which there ever was anything.
     Kinds = "kinds",

@@ -10,8 +10,7 @@ use tracing::warn;
 
 use super::Error;
 
-/// Journals moved aside that are kept, for whoever wants to know what happened: the first, and the last. Each is as large
-/// as the journal was.
+/// Journals moved aside that are kept for an investigation: the first, and the last. Each is as large as the journal was.
 const KEPT_MAX: u32 = 2;
 
 /// Ends what a crash interrupted, and moves aside what sled would refuse to start over. Returns whether a journal was there.

@@ -3,9 +3,9 @@
 //! sled 0.34.7 as it is, with what it leaves to its user: it is never trusted to have reached the disk (its flush writes
 //! pages back with `sync_file_range` and never syncs the files of large values), and its errors are told apart here.
 //!
-//! Once a write failed, sled takes no other until it is opened again, and whoever waits for it to reach the disk may wait
-//! for ever: [`Engine::poke`] wakes them. Pages that were touched stay in memory until many others were:
-//! each of its cache's 256 shards judges only every 64 accesses. Its slot sees to both.
+//! Once a write failed, sled takes no other until it is opened again, and a caller that waits for it to reach the disk may
+//! wait for ever: [`Engine::poke`] wakes it. Pages that were touched stay in memory until many others were: each of its
+//! cache's 256 shards judges only every 64 accesses. Its slot sees to both.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::ffi::OsString;
@@ -151,7 +151,7 @@ impl Engine {
         Ok(grown)
     }
 
-    /// By how many bytes changes of different keys make more of what is there. Their pages are needed for them anyway.
+    /// By how many bytes changes of different keys enlarge the tables. Their pages are needed for them anyway.
     fn growth(&self, changes: &[Change]) -> Result<i64, Error> {
         let mut grown = 0;
         for change in changes {
@@ -217,8 +217,8 @@ impl Engine {
         }
     }
 
-    /// Wakes a commit that waits for ever: sled forgets to tell some of those who wait that a write failed, and a second
-    /// flush tells them. Blocks where nothing failed and the disk is merely slow.
+    /// Wakes a commit that waits for ever: sled forgets to tell some waiting callers that a write failed, and a second flush
+    /// tells them. Blocks where nothing failed and the disk is merely slow.
     pub(super) fn poke(&self) {
         let _outcome_is_the_commits = self.db.flush();
     }

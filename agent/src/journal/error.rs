@@ -1,4 +1,4 @@
-//! What goes wrong with a journal, and whose fault it is.
+//! What goes wrong with a journal, and what is to blame.
 
 use std::io;
 use std::path::PathBuf;
@@ -75,7 +75,7 @@ impl Error {
         }
     }
 
-    /// Whether what is there cannot be read: it is damaged, or the medium refuses it, which may pass once.
+    /// Whether the content cannot be read: it is damaged, or the medium refuses it, which may pass once.
     pub(super) fn is_of_damage(&self) -> bool {
         match self {
             Self::Damaged(_) => true,

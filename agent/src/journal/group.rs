@@ -8,9 +8,10 @@ use super::change::Change;
 
 /// Changes of one group. Of the five kilobytes that each takes, as measured with sled 0.34.7, one or two megabytes.
 pub(super) const GROUP_CHANGES_MAX: usize = 256;
-/// Bytes of one group, for bodies are large. What is larger and cannot be parted is a group of its own.
+/// Bytes of one group, for bodies are large. A larger change that cannot be split is a group of its own.
 pub(super) const GROUP_BYTES_MAX: u64 = 1 << 20;
-/// Bytes of groups that reach the disk together, at least where there are more: what is in memory of a large set at once.
+/// Bytes of groups that reach the disk together, at least where there are more: the part of a large set that is in memory at
+/// once.
 pub(super) const COMMIT_BYTES_MAX: u64 = 4 << 20;
 /// Changes of groups that reach the disk together, at least where there are more: of a few hundred bytes each, in memory.
 const COMMIT_CHANGES_MAX: usize = 4_096;
@@ -77,7 +78,7 @@ impl<W: FnMut(Group) -> Result<(), Error>> Cutter<W> {
         }
     }
 
-    /// Hands on what is left.
+    /// Hands on the rest.
     pub(super) fn finish(mut self) -> Result<(), Error> {
         if self.group.is_empty() { Ok(()) } else { (self.write)(self.group) }
     }

@@ -17,7 +17,7 @@ use super::record::{
 use super::{space, stage};
 use crate::core::{AppliedRecord, Loaded, Shared};
 
-/// What was read, and what is to be known about the journal.
+/// What was read, and the state of the journal.
 #[derive(Debug)]
 pub(super) struct Contents {
     pub(super) loaded: Loaded,
@@ -25,9 +25,9 @@ pub(super) struct Contents {
     pub(super) unnamed: Vec<Change>,
     /// For bodies that come.
     pub(super) numbers: Numbers,
-    /// Bytes of what is in the journal, bodies included.
+    /// Bytes of the journal's content, bodies included.
     pub(super) live: u64,
-    /// Bytes of what was read.
+    /// Bytes read.
     pub(super) read: u64,
 }
 
@@ -126,7 +126,7 @@ fn numbered<T: DeserializeOwned>(
     Ok(rows)
 }
 
-/// The key of what is numbered.
+/// The key of a numbered row.
 fn number(key: &[u8]) -> Result<u64, Error> {
     let bytes = <[u8; 8]>::try_from(key).map_err(|_| Error::Damaged("a key is no number".to_owned()))?;
     Ok(u64::from_be_bytes(bytes))
@@ -163,9 +163,9 @@ fn write_schema(engine: &Engine) -> Result<(), Error> {
     engine.commit(&[[record::put(Table::Meta, SCHEMA_KEY.to_vec(), SCHEMA)].into()]).map(drop)
 }
 
-/// Reads the policies that entries name, or that objects stand under, and returns the others.
+/// Reads the policies that entries or applied objects name, and returns the others.
 fn load_policies(engine: &Engine, loaded: &mut Loaded) -> Result<Vec<Change>, Error> {
-    // What was said while it was assigned decides what becomes of an object when it is not.
+    // The policy from when it was assigned decides what becomes of an object when it is not.
     let applied = loaded.applied.iter().map(|(_, record)| record.policy);
     let named: std::collections::BTreeSet<Digest> =
         loaded.entries.iter().map(|entry| entry.policy).chain(applied).collect();

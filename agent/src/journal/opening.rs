@@ -1,8 +1,8 @@
 //! How a journal is opened: for how long, what counts against it, and what becomes of one that cannot be used.
 //!
-//! An opening may take as long as it gets on, or as the disk owes it an answer. The file `opening` beside the journal counts the
-//! processes that died in it: three within one boot are no power cut, and the journal is taken for the cause. Who is asked to
-//! stop takes its own count back.
+//! An opening may take as long as it makes progress, or as the disk owes it an answer. The file `opening` beside the journal
+//! counts the processes that died in it: three within one boot are no power cut, and the journal is taken for the cause. A
+//! process that is asked to stop takes its own count back.
 
 use std::fs;
 use std::io;
@@ -28,7 +28,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 const WITHDRAWN_WITHIN: Duration = Duration::from_millis(100);
 /// Longest wait for anything to move: what a slow SD card does at once takes seconds.
 pub(super) const STILL_MAX: Duration = Duration::from_mins(2);
-/// When it is said that an opening takes long.
+/// When a long opening is logged.
 const LATE_AFTER: Duration = Duration::from_secs(10);
 /// Processes that may die over a journal, within one boot, before it is taken for the cause.
 const DEATHS_MAX: u32 = 3;
@@ -84,7 +84,7 @@ pub(super) fn open(path: &Path, stop: &CancellationToken) -> Result<(Slot, Loade
     }
 }
 
-/// What is seen of an opening.
+/// The observed progress of an opening.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Seen {
     /// The kernel keeps one of its threads until the disk has answered. Another process would wait for the same.
@@ -101,7 +101,7 @@ pub(super) struct Standstill {
 }
 
 impl Standstill {
-    /// Takes what is seen, and says whether nothing has moved for too long, without the disk at fault.
+    /// Takes an observation, and returns whether nothing has moved for too long, without the disk at fault.
     pub(super) fn lasts(&mut self, now: Instant, seen: Seen) -> bool {
         match seen {
             Seen::InTheDisk => self.since = now,
@@ -112,7 +112,7 @@ impl Standstill {
     }
 }
 
-/// One opening, as its thread and who waits for it see it.
+/// One opening, as seen by its thread and by its waiting caller.
 #[derive(Debug)]
 pub(super) struct Opening {
     path: PathBuf,
@@ -198,7 +198,7 @@ impl Opening {
         }
     }
 
-    /// Has it change nothing any more, and returns what was noted.
+    /// Prevents any further change by it, and returns what was noted.
     fn give_up(&self) -> Count {
         std::mem::replace(&mut *self.count(), Count::GivenUp)
     }

@@ -17,7 +17,7 @@ use crate::core::Write;
 pub(super) const SCHEMA: &str = "2";
 
 pub(super) const SCHEMA_KEY: &[u8] = b"schema";
-/// What the build understands that wrote last: an older one would read over what is in its sets.
+/// The capabilities of the build that wrote last: an older one would ignore parts of its sets.
 pub(super) const CAPABILITIES_KEY: &[u8] = b"capabilities";
 pub(super) const ENROLLED_KEY: &[u8] = b"enrolled";
 pub(super) const ACCEPTED_KEY: &[u8] = b"accepted";
@@ -28,8 +28,8 @@ pub(super) const DECOMMISSION_KEY: &[u8] = b"decommission";
 
 const CHECKSUM_BYTES: usize = 4;
 
-/// Calls `each` with what a write changes, one after the other, for a set may be large. Bodies are not among it: where each goes
-/// depends on what is there.
+/// Calls `each` with the changes of a write, one after the other, for a set may be large. Bodies are not among them: their
+/// positions depend on what is stored.
 pub(super) fn changes(write: &Write, each: &mut impl FnMut(Change) -> Result<(), Error>) -> Result<(), Error> {
     let number_key = |number: &u64| number.to_be_bytes().to_vec();
     let last = match write {

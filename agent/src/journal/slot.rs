@@ -1,7 +1,7 @@
 //! The engine in use, and when a fresh one takes its place:
 //!
 //! - **a write failed**: sled takes no other until it is opened again;
-//! - **memory**: sled keeps what was touched, for long; opened again, it holds nothing but where its pages are;
+//! - **memory**: sled keeps touched pages for long; opened again, it holds nothing but where its pages are;
 //! - **space**: its log grows to several times of what it holds; a copy of what it holds does not.
 //!
 //! One thread writes and replaces; others read, and wait a moment while the engine is replaced.
@@ -79,7 +79,7 @@ pub(super) struct Slot {
     /// Bytes of the keys and values that it holds.
     live: AtomicU64,
     numbers: Numbers,
-    /// Of who waits for writes.
+    /// Of callers that wait for writes.
     watchdog: Arc<WriteWatchdog>,
     /// When the log may be written anew after that failed, and how long the pause is.
     rebuild_again: Mutex<Option<(Instant, Duration)>>,
@@ -105,7 +105,7 @@ pub(super) enum Pace {
 pub(super) enum Tidying {
     /// The engine was closed and opened.
     Reopened,
-    /// Another was filled with what is in it.
+    /// Another was filled with its content.
     Rewritten,
 }
 
@@ -130,7 +130,7 @@ impl Slot {
         &self.watchdog
     }
 
-    /// Where bodies will be when what is being written is written.
+    /// Where bodies will be when the present write is done.
     pub(super) fn ahead(&self) -> Ahead<'_> {
         Ahead::of(self, &self.numbers)
     }
@@ -158,7 +158,7 @@ impl Slot {
                 let live = self.live().saturating_add_signed(grown);
                 // The one thread that writes is the only one that counts.
                 self.live.store(live, Ordering::Relaxed);
-                // What was taken out was read first.
+                // A removed row was read first.
                 self.touched.fetch_add(grown.min(0).unsigned_abs(), Ordering::Relaxed);
                 Ok(())
             }
@@ -170,11 +170,11 @@ impl Slot {
     }
 
     /// Opens an engine again that refused the last write, if the disk takes something by now. Until then the former engine
-    /// stays, for it can still be read from. What a batch left that was not written to its end is finished first, as at a start:
-    /// else it would be finished at the next one, after what was written since.
+    /// stays, for it can still be read from. A batch that was not written to its end is finished first, as at a start: else it
+    /// would be finished at the next one, after later writes.
     pub(super) fn mend(&self) -> Result<(), Error> {
         if self.refused.load(Ordering::Acquire) {
-            // What is not the journal's is not its damage.
+            // A fault outside of the journal is not damage of it.
             let of_the_disk = |error| Error::Write(tideline_runtime::exit::chain(&error));
             space::require_for_write(&self.path, 0).and_then(|()| space::probe(&self.path)).map_err(of_the_disk)?;
             self.renew()?;
@@ -223,8 +223,8 @@ impl Slot {
         GROWTH_TIMES * self.live() + GROWTH_BYTES
     }
 
-    /// Gives back what has gathered on disk and in memory, if it is worth it, and says what came of that. That it fails harms
-    /// nothing yet, but what is damaged can never be written anew.
+    /// Frees disk space and memory, if it is worth it, and logs the outcome. A failure harms nothing yet, but a damaged
+    /// journal can never be rewritten.
     pub(super) fn tidy(&self, pace: Pace) -> Option<(Tidying, Result<(), Error>)> {
         if self.refused.load(Ordering::Acquire) {
             return None;
@@ -452,7 +452,7 @@ impl Records for Slot {
     }
 }
 
-/// Opens what was open before: nothing new takes the place of files that somebody removed.
+/// Opens an engine again: nothing new replaces files that somebody removed.
 fn open_existing(path: &Path) -> Result<Engine, Error> {
     if path.join("db").exists() {
         let engine = Engine::open(path)?;

@@ -25,7 +25,7 @@ pub(super) fn require_for_write(journal: &Path, bytes: u64) -> Result<(), Error>
     require(journal, FREE_MIN + WRITTEN_TIMES * bytes)
 }
 
-/// As [`require_for_write`], of what is written before the journal can be read: makes room for it as for the opening.
+/// As [`require_for_write`], for writes before the journal can be read: makes room for them as for the opening.
 pub(super) fn require_for_finishing(journal: &Path, bytes: u64) -> Result<(), Error> {
     make_room(journal, FREE_MIN + WRITTEN_TIMES * bytes)
 }
@@ -48,7 +48,7 @@ fn make_room(journal: &Path, needed: u64) -> Result<(), Error> {
     require(journal, needed)
 }
 
-/// Whether a copy of `bytes` fits beside what is there.
+/// Whether a copy of `bytes` fits beside the journal.
 pub(super) fn has_room_for(journal: &Path, bytes: u64) -> bool {
     require(journal, FREE_MIN + WRITTEN_TIMES * bytes).is_ok()
 }

@@ -6,11 +6,11 @@
 //!                   │ else: its parts, staged ─▶ switch ─▶ put in place │
 //! ```
 //!
-//! A body is there before anything names it, and goes after nothing does, so that bodies need not be written together: each
-//! comes and goes with what says that it is there. All else
-//! in a batch belongs together: a set with its removals, above all. What of it is too much for one group is written in parts
-//! beside what is in force, each compressed; then one small group says that they are all there, which is the switch; then they
-//! are put in place. What a crash leaves of that is put in place at the next start, or dropped, if it came before the switch.
+//! A body is written before anything names it, and removed after nothing does, so that bodies need not be written together:
+//! each comes and goes with the record of its position. Everything else in a batch belongs together: a set with its removals,
+//! above all. The part that is too much for one group is written in parts beside the present state, each compressed; then one
+//! small group says that they are complete, which is the switch; then they are put in place. What a crash leaves of that is
+//! put in place at the next start, or dropped, if it came before the switch.
 
 use std::collections::BTreeSet;
 
@@ -27,11 +27,11 @@ use crate::core::Write;
 
 const SWITCH_KEY: &[u8] = b"switch";
 
-/// The parts are all there: they are what is in force.
+/// The parts are complete: they are the present state.
 #[derive(Serialize, Deserialize)]
 struct Switch {
     parts: u32,
-    /// No part goes before the switch does. Earlier versions, whose records do not say so, dropped each as it was put in
+    /// No part is dropped before the switch is. Earlier versions, whose records do not say so, dropped each as it was put in
     /// place, the first one first, and the switch last.
     #[serde(default)]
     whole: bool,
@@ -131,9 +131,9 @@ fn whole(writes: &[Write], write: &mut impl FnMut(Group) -> Result<(), Error>) -
     cutter.finish()
 }
 
-/// Hands to `write` the groups that put in place what a crash left, or a disk that refused the rest, and that drop what was
-/// not switched to. As in [`whole`], no part goes before the switch does: while that is there, a part that is not is damage,
-/// but for the first ones of a switch that an earlier version left.
+/// Hands to `write` the groups that put in place what a crash or a failing disk left, and that drop what was not switched to.
+/// As in [`whole`], no part is dropped before the switch is: while that is there, a missing part is damage, except for the
+/// first ones of a switch that an earlier version left.
 pub(super) fn finish(engine: &Engine, write: &mut impl FnMut(Group) -> Result<(), Error>) -> Result<(), Error> {
     let mut cutter = Cutter::new(write);
     let switch = engine.get(Table::Meta, SWITCH_KEY)?;

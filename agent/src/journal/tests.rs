@@ -280,7 +280,7 @@ async fn damage_is_moved_aside_or_harmless() -> Result<(), anyhow::Error> {
         if aside {
             assert!(is_empty(&loaded), "{name}: {} entries of a damaged journal", loaded.entries.len());
         } else {
-            // Nothing that matters was hit, or what was lost is as if it had never been written.
+            // The byte was not used, or the lost write is as if it had never been made.
             assert!(loaded.entries == entries || is_empty(&loaded) || loaded.entries.is_empty(), "{name}");
         }
         journal.write(vec![applied(1)]).await.map_err(|error| anyhow::anyhow!("{name}: {error}"))?;

@@ -20,17 +20,17 @@ pub(super) const QUEUE_MAX: usize = 16;
 /// How long nothing is written until the journal is at rest. Also how often that is checked.
 const REST_AFTER: Duration = Duration::from_secs(15);
 
-/// Records of what was applied that come together are of a sync, and more are on their way: each commit costs the disk
-/// much the same whatever it holds, so these wait for the last one to be so long ago, and what follows gathers behind them.
+/// Records of applied objects that come together are of a sync, and more are on their way: each commit costs the disk much the
+/// same whatever it holds, so these wait until the last one is so long ago, and later writes gather behind them.
 const GATHER: Duration = Duration::from_millis(20);
 
-/// Writes that belong together, and who waits for them.
+/// Writes that belong together, and their waiting caller.
 pub(super) struct Batch {
     pub(super) writes: Vec<Write>,
     pub(super) answer: oneshot::Sender<Result<(), Error>>,
 }
 
-/// Whether nothing begins when these are on disk: they only say what was done, of several objects.
+/// Whether nothing begins when these are on disk: they only record applies, of several objects.
 pub(super) fn may_gather(writes: &[Write]) -> bool {
     writes.len() > 1 && writes.iter().all(|write| matches!(write, Write::Applied { .. }))
 }
@@ -54,7 +54,7 @@ impl Drop for Running {
 }
 
 impl Writer {
-    /// Writes what is asked for, in order, until nobody can ask any more. Batches that wait share one flush.
+    /// Writes batches in order, until no caller is left. Batches that wait share one flush.
     pub(super) fn run(self) {
         let Self { path, slot, batches, running, on_exit } = self;
         let mut last: Option<Instant> = None;
@@ -87,22 +87,22 @@ impl Writer {
             }
         }
         drop(running);
-        // Who still asks learns that it has ended. The engine is closed here, and by nobody who must not hang.
+        // Remaining callers learn that it has ended. The engine is closed here, and not by a caller that must not hang.
         batches.into_iter().for_each(drop);
         drop(slot);
         drop(on_exit);
     }
 }
 
-/// Whether damage is met each time that something is done. A batch that failed is written again before any other, after the
-/// journal was opened again: what is met then, too, stays.
+/// Whether damage is met at each attempt. A batch that failed is written again before any other, after the journal was opened
+/// again: damage that is met then, too, is permanent.
 #[derive(Debug, Default)]
 pub(super) struct Damage {
     met: bool,
 }
 
 impl Damage {
-    /// Returns what was met for the second time in a row.
+    /// Returns damage that was met for the second time in a row.
     pub(super) fn met_again(&mut self, outcome: Result<(), Error>) -> Option<Error> {
         match outcome {
             Err(error) if error.is_of_damage() => std::mem::replace(&mut self.met, true).then_some(error),

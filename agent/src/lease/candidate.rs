@@ -25,7 +25,7 @@ const RELEASE_MAX: Duration = Duration::from_secs(4);
 pub(crate) struct Candidate {
     place: Place,
     election: Election<Timestamp>,
-    /// Of what was seen last.
+    /// Of the Lease as read last.
     version: String,
     start: Instant,
 }
@@ -94,7 +94,7 @@ impl Candidate {
         self.act().await
     }
 
-    /// Does what is to be done about what was seen last.
+    /// Makes the move that follows from the Lease as read last.
     async fn act(&mut self) -> LeaseObservation {
         let begun = self.now();
         let written = match self.election.next(begun, Timestamp::now()) {
@@ -183,7 +183,7 @@ impl Candidate {
     }
 }
 
-/// A replica that leads, until it is told to end or the Lease is lost.
+/// A replica that leads, until it is asked to stop or the Lease is lost.
 #[derive(Debug)]
 pub(crate) struct Leading {
     term: Term,

@@ -11,7 +11,7 @@ pub(super) const RENEW_DEADLINE: Duration = Duration::from_secs(10);
 /// Between two reads, or renewals.
 pub(super) const RETRY_EVERY: Duration = Duration::from_secs(2);
 
-// Who lost it has ended before another begins, and may miss some renewals before it has.
+// A holder that lost it has ended before another begins, and may miss some renewals before it has.
 const _: () = assert!(RENEW_DEADLINE.as_secs() + 5 <= LEASE_DURATION.as_secs());
 const _: () = assert!(RETRY_EVERY.as_secs() * 3 < RENEW_DEADLINE.as_secs());
 
@@ -28,12 +28,12 @@ pub(super) struct Record<T> {
     pub(super) transitions: i32,
 }
 
-/// What is to be done about a Lease.
+/// The next move about a Lease.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Move<T> {
     /// There is none: make it.
     Create(Record<T>),
-    /// Write this over what was seen, unless it changed since.
+    /// Write this over the Lease as read, unless it changed since.
     Replace(Record<T>),
     /// Another holds it.
     Wait,
@@ -52,7 +52,7 @@ pub(super) enum Loss {
 #[derive(Debug)]
 pub(super) struct Election<T> {
     me: String,
-    /// What was seen last, and when that was seen first.
+    /// The Lease as read last, and when that version was read first.
     seen: Option<(Record<T>, Monotonic)>,
     /// When the last write that made it ours, or kept it so, was begun.
     held_since: Option<Monotonic>,
@@ -64,7 +64,7 @@ impl<T: Clone + PartialEq> Election<T> {
         Self { me, seen: None, held_since: None }
     }
 
-    /// Takes what was read.
+    /// Takes in the Lease as read.
     pub(super) fn see(&mut self, now: Monotonic, found: Option<Record<T>>) {
         match (found, &self.seen) {
             (None, _) => self.seen = None,
@@ -84,7 +84,7 @@ impl<T: Clone + PartialEq> Election<T> {
         self.held_since.map(|since| since + RENEW_DEADLINE)
     }
 
-    /// What to do now. `clock` is what is written as the time.
+    /// The next move. `clock` is written as the time.
     pub(super) fn next(&self, now: Monotonic, clock: T) -> Move<T> {
         if self.ours_until().is_some_and(|until| until <= now) {
             return Move::Lost(Loss::NotRenewed);
@@ -113,7 +113,7 @@ impl<T: Clone + PartialEq> Election<T> {
         })
     }
 
-    /// Who holds it, if another does.
+    /// The holder, if it is another.
     pub(super) fn holder(&self) -> Option<&str> {
         let (seen, _) = self.seen.as_ref()?;
         seen.holder.as_deref().filter(|holder| *holder != self.me)

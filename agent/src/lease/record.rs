@@ -34,7 +34,7 @@ pub(super) enum Failure {
     Refused(String),
 }
 
-/// What is there, and its version.
+/// The Lease, and its version.
 pub(super) struct Stored {
     pub(super) record: Record,
     pub(super) version: String,
@@ -55,11 +55,11 @@ impl Place {
         answered(self.api().create(&params, &lease)).await.map(stored)
     }
 
-    /// Replaces what is there, if it is of this version.
+    /// Replaces the Lease, if it is of this version.
     pub(super) async fn replace(&self, of: &str, record: &Record) -> Result<Stored, Failure> {
         let mut patch = json!({"metadata": {"resourceVersion": of}, "spec": spec(record)});
         if record.holder.is_none() {
-            // What is absent from a patch stays.
+            // Fields absent from a patch stay.
             patch["spec"]["holderIdentity"] = "".into();
         }
         let params = PatchParams { field_manager: Some(FIELD_MANAGER.to_owned()), ..PatchParams::default() };

@@ -1,4 +1,4 @@
-//! One exchange without the wire: a request as what is sent, an answer as what may be believed of what came back.
+//! One exchange without the wire: a request as bytes to send, and an answer as far as it may be believed.
 
 use bytes::Bytes;
 use serde::de::DeserializeOwned;

@@ -58,7 +58,7 @@ impl GivenAuthorities {
     }
 }
 
-/// Whom a client trusts beside the authorities of the system.
+/// The authorities that a client trusts beside those of the system.
 #[derive(Debug, Default)]
 pub(super) struct Trusted {
     /// DER.

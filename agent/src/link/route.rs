@@ -1,4 +1,4 @@
-//! The way to the hub: which address is asked, over a client that trusts those who may certify it, and what came of it.
+//! The way to the hub: the address to ask, a client that trusts its authorities, and the outcome.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ impl HubRoute {
         self.next_by(|trusted| Http::new(trusted, &self.clock))
     }
 
-    /// A client that cannot be made reaches nobody: what is on trial is taken back, or the next address has its turn.
+    /// Without a client nobody is reached: what is on trial is taken back, or the next address has its turn.
     fn next_by(&self, make: impl FnOnce(&Trusted) -> Result<Http, Error>) -> Result<(Destination, Http), LinkFailure> {
         let mut locator = lock(&self.locator);
         let destination = locator.destination();
@@ -83,7 +83,7 @@ impl HubRoute {
         }
     }
 
-    /// The client that trusts who is to be trusted now.
+    /// A client that trusts the present authorities.
     fn client(&self, locator: &Locator, make: impl FnOnce(&Trusted) -> Result<Http, Error>) -> Result<Http, Error> {
         let (trust, authorities) = locator.trusted();
         let mut client = lock(&self.client);
@@ -144,13 +144,13 @@ impl HubRoute {
         }
     }
 
-    /// The addresses, if they are not what they were when this was asked last.
+    /// The addresses, if they changed since the last call.
     pub(super) fn take_unsaved(&self) -> Option<Addresses> {
         lock(&self.locator).take_unsaved()
     }
 }
 
-/// What is guarded is whole between any two statements.
+/// The guarded state is consistent between any two statements.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

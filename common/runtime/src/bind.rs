@@ -13,8 +13,8 @@ pub struct BindError {
     source: std::io::Error,
 }
 
-/// Takes a port for `purpose`, so that its being in use is said before anything else is done. `option` is that of the
-/// command line by which `address` was given.
+/// Binds a port for `purpose`, so that a port in use is reported before anything else is done. `option` is that of the command
+/// line by which `address` was given.
 ///
 /// # Errors
 ///

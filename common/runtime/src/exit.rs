@@ -4,7 +4,7 @@ use std::error::Error;
 use std::fmt::Write as _;
 use std::process::ExitCode;
 
-/// A failure that was said. Wrong usage is 2, by clap; a bug is 70, by [`on_panic`] (sysexits.h: EX_SOFTWARE).
+/// A failure that was printed. Wrong usage is 2, by clap; a bug is 70, by [`on_panic`] (sysexits.h: EX_SOFTWARE).
 pub const FAILURE: u8 = 1;
 pub const BUG: u8 = 70;
 

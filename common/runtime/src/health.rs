@@ -30,7 +30,7 @@ const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 /// Pause after a failed accept, which is nearly always a lack of file descriptors and would fail again at once.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(250);
 
-/// Whether a process is alive and ready, told by its parts. Cheap to clone.
+/// Whether a process is alive and ready, set by its parts. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Health {
     parts: Arc<Mutex<Parts>>,
@@ -57,7 +57,7 @@ pub struct ReadinessGate {
     name: &'static str,
 }
 
-/// What a process that is ready says beside that, such as that it stands by. It is said until this is dropped.
+/// A note of a process that is ready, such as that it stands by. Shown until this is dropped.
 #[derive(Debug)]
 #[must_use = "dropping it at once takes it back"]
 pub struct Note {
@@ -97,7 +97,7 @@ impl Health {
         self.lock().waiting.keys().copied().collect()
     }
 
-    /// What is to be said beside it.
+    /// Notes to be shown.
     pub fn notes(&self) -> Vec<&'static str> {
         self.lock().notes.keys().copied().collect()
     }

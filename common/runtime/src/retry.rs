@@ -21,7 +21,7 @@ const MULTIPLIER: f64 = 2.0;
 
 /// Growing, jittered pauses between tries that never give up.
 ///
-/// Full jitter: each pause is drawn evenly from nothing to its interval, which spreads those who failed at the same
+/// Full jitter: each pause is drawn evenly from nothing to its interval, which spreads processes that failed at the same
 /// moment (a thousand agents after an outage of the hub) over all of it.
 #[derive(Debug)]
 pub struct Backoff {
@@ -46,8 +46,8 @@ impl Backoff {
         Self { inner, max }
     }
 
-    /// How long to wait before the next try. `floor` is what a server asked for: the pause is never shorter, and drawn
-    /// after it, so that not all who were told the same come back at the same moment.
+    /// How long to wait before the next try. `floor` is what a server asked for: the pause is never shorter, and drawn after
+    /// it, so that processes that were told the same do not come back at the same moment.
     pub fn next_delay(&mut self, floor: Option<Duration>) -> Duration {
         // `None` would mean that a time limit was reached; there is none.
         let drawn = self.inner.next_backoff().unwrap_or(self.max).min(self.max);

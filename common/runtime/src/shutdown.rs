@@ -15,7 +15,7 @@ pub const GRACE: Duration = Duration::from_secs(22);
 const END_MAX: Duration = Duration::from_secs(27);
 const _: () = assert!(GRACE.as_secs() < END_MAX.as_secs());
 
-/// What the kernel sends to who writes beyond RLIMIT_FSIZE: this number everywhere but on MIPS and SPARC.
+/// The signal for a write beyond RLIMIT_FSIZE: this number everywhere but on MIPS and SPARC.
 const SIGXFSZ: i32 = 25;
 
 /// A task ended that should not have.

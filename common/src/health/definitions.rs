@@ -1,4 +1,4 @@
-//! What others are made in, or are made of.
+//! Namespaces and definitions, which hold other objects.
 
 use super::status::{Object, Verdict};
 

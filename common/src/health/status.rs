@@ -1,4 +1,4 @@
-//! What the rules read, and what they say.
+//! The inputs of the rules, and their verdicts.
 
 use serde_json::Value;
 

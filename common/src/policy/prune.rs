@@ -2,8 +2,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{ApplyPolicy, ApproveDeletions, Prune, PruneAdopted, Takeover};
 
-/// What was last said of what becomes of an object when it is no longer assigned. A tombstone carries it, since an agent may
-/// have been away when it was said, or may have failed to write it into the object's mark.
+/// The last policy for an object that is no longer assigned. A tombstone carries it, since an agent may have been offline when
+/// it was set, or may have failed to write it into the object's mark.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PrunePolicy {
@@ -53,9 +53,9 @@ impl PrunePolicy {
         Self { adopted: self.adopted.into_iter().chain([by]).min(), ..self }
     }
 
-    /// The same where `earlier` was said before, and the target has confirmed neither that nor the assignment since, which
-    /// might have taken over by the right `by`. Only the target knows whether what stood there was adopted, or managed by
-    /// others, and so stayed when `earlier` was said. What may have stayed is not destroyed by this.
+    /// The same where `earlier` was in force before, and the target has confirmed neither that nor the assignment since, which
+    /// might have taken over by the right `by`. Only the target knows whether the object was adopted, or managed by others,
+    /// and so stayed under `earlier`. An object that may have stayed is not destroyed by this.
     #[must_use]
     pub fn after(self, earlier: Self, by: Takeover) -> Self {
         if earlier.lets_go() {

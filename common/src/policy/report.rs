@@ -10,13 +10,13 @@ use crate::limits::{REPORT_PATH_BYTES_MAX, REPORT_PATHS_MAX};
 
 /// How much of an object's state an agent sends back. Ordered from the least to the most.
 ///
-/// Whatever the class, an agent says everything by which the hub judges that a set is applied and that nothing runs twice:
-/// progress, its reason and message, the input that stands there, terminal facts, and removals.
+/// Whatever the class, an agent reports everything by which the hub judges that a set is applied and that nothing runs twice:
+/// progress, its reason and message, the input that was applied, terminal facts, and removals.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(into = "Fields<'static>")]
 pub enum ReportClass {
-    /// Only the above. How well the object does is not said, so the hub counts it as applied and of unknown health, and
-    /// never as ready.
+    /// Only the above. Health is not reported, so the hub counts the object as applied and of unknown health, and never as
+    /// ready.
     Nothing,
     /// Also health, what explains it, and the observed generation.
     Health,
@@ -65,7 +65,7 @@ impl ReportClass {
         }
     }
 
-    /// What is asked for where two ask: the most. Paths that are too many together are the whole status.
+    /// The class where two ask: the larger. Paths that are too many together become the whole status.
     #[must_use]
     pub(super) fn merge(&self, other: &Self) -> Self {
         match (self, other) {
@@ -97,7 +97,8 @@ impl ReportClass {
         paths.into_iter().flatten().map(|StatusPath(path)| path.as_str())
     }
 
-    /// Tells classes apart. The whole status leaves no trace: what is named by such a hash keeps its name.
+    /// Distinguishes classes. The whole status leaves no trace in the hash, so that what is named by such a hash keeps its
+    /// name.
     pub fn hash_into(&self, hasher: &mut Hasher) {
         if self.is_status() {
             return;
@@ -171,7 +172,7 @@ impl From<ReportClass> for Fields<'static> {
 }
 
 impl<'de> Deserialize<'de> for ReportClass {
-    /// Of what this build does not know, the whole status is sent: what is asked for is in it.
+    /// For a class that this build does not know, the whole status is sent, which contains it.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let Fields { class, paths } = Fields::deserialize(deserializer)?;
         Ok(match &*class {

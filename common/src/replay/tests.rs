@@ -71,7 +71,7 @@ fn a_header_that_is_garbage_names_nothing() {
 }
 
 proptest! {
-    /// Whatever comes in whatever order, nothing is taken twice, and what is near enough and new is taken.
+    /// In whatever order requests come, none is taken twice, and a new one near enough is taken.
     #[test]
     fn the_window_agrees_with_a_set_of_all_that_was_taken(numbers in prop::collection::vec(1u64..1200, 0..400)) {
         let (mut window, mut taken, mut highest) = (ReplayWindow::default(), BTreeSet::new(), 0);

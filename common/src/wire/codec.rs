@@ -14,7 +14,7 @@
 //! | `shown` | `EPOCH.REVISION.SEGMENT.ID`, as [`Shown`](crate::Shown) is written |
 //! | `history` | `Broken`; absent where the agent was not told so |
 //!
-//! No value holds a character that a URL would have to escape, so that what is signed is what every proxy passes on.
+//! No value holds a character that a URL would have to escape, so that every proxy passes on exactly what is signed.
 
 use std::borrow::Cow;
 use std::fmt::{Display, Write as _};
@@ -175,7 +175,7 @@ pub fn session_query(request: &SessionRequest) -> String {
     if formers.is_empty() { String::new() } else { format!("formers={}", formers.join(".")) }
 }
 
-/// What a session's query names. What is no target in it is passed over, and so are more than an agent has.
+/// The targets that a session's query names. Invalid ones are ignored, and so are more than an agent has.
 pub fn parse_session_query(query: &str) -> Vec<TargetId> {
     let formers = query.split('&').find_map(|pair| pair.strip_prefix("formers=")).unwrap_or_default();
     formers.split('.').take(FORMERS_MAX).filter_map(|former| former.parse().ok()).collect()

@@ -72,7 +72,7 @@ pub struct EnrolRequest {
     /// The hub that the token is for.
     pub hub: HubId,
     pub facts: ClusterFacts,
-    /// Its signature by `agent_key` over hub and token: who has a token cannot enrol with a key of somebody else.
+    /// Its signature by `agent_key` over hub and token: nobody can enrol somebody else's key with a token.
     #[serde(default, with = "base64_bytes")]
     pub proof: Vec<u8>,
 }
@@ -85,7 +85,7 @@ impl EnrolRequest {
         Self { agent_key: key.public().as_bytes().to_vec(), proof, ..self }
     }
 
-    /// The key, if the request was made by whoever has it.
+    /// The key, if the request was made by its owner.
     pub fn proven_key(&self) -> Option<VerifyingKey> {
         let key = VerifyingKey::from_bytes(&self.agent_key).ok()?;
         key.verify_statement(&self.statement(), &self.proof).then_some(key)
@@ -160,8 +160,8 @@ pub struct Fenced {
 #[serde(rename_all = "camelCase")]
 pub struct SessionAnswer {
     pub session: SessionName,
-    /// Nothing was offered: `session` is the one in use, and newer than the request says. Who means to open one asks again,
-    /// naming it.
+    /// Nothing was offered: `session` is the one in use, and newer than the request says. A process that wants to open one
+    /// asks again, naming it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub outdated: bool,
     /// Higher than the agent's own after a person accepted that history was lost.
@@ -184,7 +184,7 @@ pub struct SessionAnswer {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Handover {
-    /// The agent's Ed25519 public key. Whose it is not acts on nothing.
+    /// The agent's Ed25519 public key. Another agent ignores the message.
     #[serde(with = "base64_bytes")]
     pub key: Vec<u8>,
     /// What the agent was, as the hub knows it.
@@ -199,20 +199,20 @@ pub struct Handover {
 pub enum Continuity {
     #[default]
     Whole,
-    /// The hub was set back, or is on a copy: somebody knows of sets that it does not know of. The agent keeps what it has
-    /// and begins no removal, until it is given a set, or is told that nothing is new.
+    /// The hub was set back, or is on a copy: some agent knows of sets that it does not know of. The agent keeps what it has
+    /// and begins no removal, until it gets a set, or hears that nothing is new.
     Broken,
     /// What a newer hub says; read as [`Continuity::Broken`], which removes nothing.
     #[serde(other)]
     Unknown,
 }
 
-/// Where a hub is reached, and by whom it is certified there: all that is so now or will be so soon. An agent keeps what it
-/// knew besides, until it needs that no more.
+/// The hub's addresses and authorities: all that are in use or will be soon. An agent also keeps those that it knew, until it
+/// no longer needs them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct HubAddresses {
-    /// In the order in which they are to be tried. What is no [`crate::HubUrl`] to the reader is passed over.
+    /// In the order in which they are to be tried. Values that the reader cannot parse as [`crate::HubUrl`] are ignored.
     pub urls: Vec<String>,
     pub authorities: Vec<Authority>,
 }
@@ -274,7 +274,7 @@ pub struct DesiredRequest {
     /// The newest set that the agent ever accepted. The hub answers only if that is part of its history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shown: Option<Shown>,
-    /// Whether the agent keeps still, because it was told that the hub's history is broken.
+    /// Whether the agent removes nothing, because it was told that the hub's history is broken.
     #[serde(default, skip_serializing_if = "is_whole")]
     pub history: Continuity,
 }
@@ -358,10 +358,10 @@ pub enum DesiredAnswer {
     Unknown,
 }
 
-/// Removals that a person has approved, however many they are and whatever else speaks for them, and what a person has
-/// released: a list, or a part of one. It says nothing about what is not on it.
+/// Removals that a person has approved, however many they are and whatever else permits them, and those that a person has
+/// released: a list, or a part of one. It says nothing about removals that are not on it.
 ///
-/// A list never changes under its name. Whoever is told of another drops the former, whole. By default nothing is approved.
+/// A list never changes under its name. An agent that gets another drops the former, whole. By default nothing is approved.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovedPage {
@@ -377,7 +377,7 @@ pub struct ApprovedPage {
     /// How long these may be made use of, from now on, by the agent's own measure of time. The hub's clock decides; this
     /// bounds it for an agent that hears no more of the hub.
     pub expires_seconds: u64,
-    /// What may be deleted.
+    /// Removals that may be done.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub removals: Vec<Tombstone>,
     /// Objects to be orphaned: they stay, without the mark. Apart from `removals`, so that an agent that does not know of this
@@ -417,7 +417,7 @@ pub struct DesiredPage {
     /// Said with the empty set of a cluster that goes out of service, and with no other.
     #[serde(default, skip_serializing_if = "is_in_service")]
     pub decommission: Decommission,
-    /// The hub does not remember the agent's set well enough: nothing was taken out because it is not in this one.
+    /// The hub does not remember the agent's set well enough: nothing was unassigned just for being absent from this one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub absence_unexplained: bool,
 }
@@ -466,8 +466,7 @@ pub struct Body {
     pub text: String,
 }
 
-/// Says how things are. Absolute: sending it twice, late or out of order does no harm. The newest (session, seq) stands,
-/// per object.
+/// Reports states. Absolute: sending it twice, late or out of order does no harm. The newest (session, seq) wins, per object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReportedRequest {
@@ -487,7 +486,7 @@ pub struct ReportedRequest {
     pub conditions: Vec<TargetCondition>,
     #[serde(default)]
     pub objects: Vec<ObjectReport>,
-    /// What was made of objects. Apart from them, because it changes apart from them, and more often.
+    /// Associated objects. Apart from the reports of objects, because they change apart from them, and more often.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub associated: Vec<AssociatedReport>,
     /// Removals done: the local object is gone, or is no longer ours.
@@ -535,7 +534,7 @@ pub enum Progress {
     Pending,
     /// There, as `input` says.
     Applied,
-    /// The last try failed; `input` says what is there.
+    /// The last attempt failed; `input` is the last one applied.
     Failed,
     /// Deliberately not applied.
     Withheld,
@@ -591,13 +590,13 @@ impl PartialEq for ObjectReport {
 }
 
 keyed! {
-    /// What was made of one object at one target, by its latest state. It is said in every session anew: what was said in an
-    /// earlier one does not stand any more.
+    /// The associated objects of one object at one target, in their latest state. Sent in every session anew: reports of an
+    /// earlier one do not count any more.
     #[derive(Clone, Debug, PartialEq, Eq)]
     pub struct AssociatedReport {
         pub key: ObjectKey,
         pub source_uid: Uid,
-        /// What is asked for and known. Without any, it is not asked for any more.
+        /// The kinds that are asked for and known. Without any, it is not asked for any more.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         pub made: BTreeMap<AssociatedKind, Made>,
     }

@@ -89,7 +89,7 @@ async fn few_deletions_go_and_many_go_when_a_person_approves_them() -> Result<()
     .await?;
     holds(&site.root, 0).await?;
 
-    // What is new was not approved.
+    // New removals were not approved.
     shows(&site.local, CONFIG, "witness", "the witness", |_| true).await?;
     site.displace("witness").await?;
     holds(&site.root, 1).await?;
@@ -97,7 +97,7 @@ async fn few_deletions_go_and_many_go_when_a_person_approves_them() -> Result<()
     assert_eq!(held.approvable(None)?.iter().map(|held| &*held.object.name).collect::<Vec<_>>(), ["witness"]);
     shows(&site.local, CONFIG, "witness", "the witness", |_| true).await?;
 
-    // What was placed so needs no asking, whatever went before.
+    // Objects that were placed with an approval in advance need none, whatever went before.
     place(&site, "fleeting", MANY, json!({"approveDeletions": "InAdvance"})).await?;
     site.displace("fleeting").await?;
     counts(&site.local, "fleeting", 0).await?;

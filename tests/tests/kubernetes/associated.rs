@@ -1,5 +1,5 @@
-//! What controllers make of placed objects is counted, and what others make is not. There is no kubelet: how Pods do is
-//! written by the tests.
+//! Objects that controllers make of placed ones are counted, and those of others are not. There is no kubelet: the tests write
+//! the states of Pods.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! The real binaries at a real cluster, through what befalls a site in years: its SyncTarget is deleted and made again, its
-//! data directory is copied, its hub moves, is restored or forgets, and its key is revoked. Whatever it is, what was placed
-//! keeps its UIDs.
+//! The real binaries at a real cluster, through the mishaps of years at a site: its SyncTarget is deleted and created again,
+//! its data directory is copied, its hub moves, is restored or forgets, and its key is revoked. In all of them, placed objects
+//! keep their UIDs.
 
 mod adoption;
 mod duplicates;
@@ -80,7 +80,7 @@ impl Site {
         Api::namespaced(self.cluster.client(), NAMESPACE)
     }
 
-    /// What was placed, by name: made anew it has another UID.
+    /// The placed objects, by name: a recreated one has another UID.
     async fn uids(&self) -> Result<BTreeMap<String, Option<String>>> {
         let placed = self.placed().list(&ListParams::default().labels("app=web")).await?;
         Ok(placed.items.into_iter().map(|object| (object.name_any(), object.uid())).collect())

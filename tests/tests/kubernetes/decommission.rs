@@ -60,7 +60,7 @@ async fn a_cluster_is_emptied_of_what_is_ours_and_nothing_else() -> Result<()> {
     filled(&site).await?;
     site.preexisting(config("stranger", "theirs")).await?;
 
-    // What it was told it does, though it ends in between, and the hub is away.
+    // It carries out its orders, though it ends in between, and the hub is away.
     site.agent.stop().await?;
     decommission(&site, json!("Remove")).await?;
     says(&site, "False", "Removing", "has not been heard").await?;
@@ -72,7 +72,7 @@ async fn a_cluster_is_emptied_of_what_is_ours_and_nothing_else() -> Result<()> {
     assert!(site.locals(DEPLOYMENT).get_opt("web").await?.is_none());
     assert_eq!(value(&site.local(CONFIG, "stranger").await?), "theirs");
 
-    // Somebody sees to what is in the way.
+    // Somebody removes what is in the way.
     site.delete_local(CONFIG, "stranger").await?;
     site.agent.stop().await?;
     site.agent.resume();
@@ -108,7 +108,7 @@ async fn what_is_kept_stays_as_it_is_without_our_marks() -> Result<()> {
         assert_eq!(ours.filter(|manager| manager.starts_with("tideline")).count(), 0, "{name}");
     }
 
-    // The record may go now: nothing happens to what stands.
+    // The record may be deleted now: nothing happens to the objects.
     api_cluster(&site.root, SYNC_TARGET.0, SYNC_TARGET.1).delete("east", &DeleteParams::default()).await?;
     crate::identity::freezes(&site.agent).await?;
     assert_eq!(value(&site.local(CONFIG, "web-07").await?), "1");

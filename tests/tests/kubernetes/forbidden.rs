@@ -1,4 +1,4 @@
-//! A target where the agent may not do everything: what it may not is said once for each kind, and all else goes on.
+//! A target where the agent lacks some rights: what it may not do is reported once for each kind, and everything else goes on.
 
 use anyhow::{Context, Result, ensure};
 use kube::ResourceExt;
@@ -133,7 +133,7 @@ async fn what_is_forbidden_is_said_and_all_else_goes_on_until_it_is_granted() ->
     ensure!(warnings.len() == 1 && warnings[0].data["type"] == "Warning", "{warnings:?}");
     let described = site.cluster.kubectl().run(&["describe", "deployment", "web", "--namespace", "shop"]).await?;
     ensure!(described.contains("Forbidden") && described.contains("tideline.dev/agent"), "{described}");
-    // What is well has none.
+    // A kind without fault has none.
     apply(&site.space, config("web", "2")).await?;
     shows(&site.local, CONFIG, "web", "the change", |object| object["data"]["value"] == "2").await?;
     let well = site.local(CONFIG, "web").await?;
@@ -186,7 +186,7 @@ async fn what_may_be_listed_and_not_watched_is_kept_by_lists_and_said_to_be_so()
     let said = eventually(SOON, "the kind to be named", async || forbidden(&site).await.ok()?).await?;
     ensure!(said.contains("ConfigMap") && said.contains("watch"), "{said}");
 
-    // Put right at the next list; and all the while it is said.
+    // Corrected at the next list; and all the while it is reported.
     for edit in ["theirs", "theirs again"] {
         site.edit(CONFIG, "web", json!({"data": {"value": edit}})).await?;
         let mut silent = 0;

@@ -46,7 +46,7 @@ pub(crate) async fn runs_out(site: &Site) -> Result<()> {
     gone(&site.local, JOB, "once").await
 }
 
-/// What was placed, by name: made anew it has another UID.
+/// The placed objects, by name: a recreated one has another UID.
 async fn uids(site: &Site) -> Result<BTreeMap<String, Option<String>>> {
     let listed = site.locals(CONFIG).list(&ListParams::default()).await?.items;
     let placed = listed.into_iter().filter(|object| object.annotations().contains_key(MARK_ANNOTATION));

@@ -92,7 +92,7 @@ impl Site {
         Ok(Self { hub, proxy, agent, cluster, stolen, recorded, _other: other, _scratch: scratch })
     }
 
-    /// Changes what is placed, and waits until it is so in the cluster.
+    /// Changes the placed objects, and waits until the cluster has the change.
     async fn goes_on(&self, value: &str) -> Result<()> {
         apply(&self.hub.client("default").await?, config("web", value)).await?;
         shows(&self.cluster.client(), CONFIG, "web", "the change", |it| it["data"]["value"] == value).await
@@ -142,7 +142,7 @@ impl Site {
         played
     }
 
-    /// Waits until what is played was played, and was counted as this outcome as often; then the wire is honest.
+    /// Waits until a trick was played, and was counted as this outcome as often; then the wire is honest.
     async fn has_suffered(&self, value: &str, (played, outcome): (&AtomicU64, &str), before: u64) -> Result<()> {
         eventually_ok(SUFFERED, &format!("the trick to be played and seen through: {value}"), async || {
             let (played, counted) = (played.load(Ordering::Relaxed), self.counted(outcome).await?);
@@ -154,7 +154,7 @@ impl Site {
         shows(&self.cluster.client(), CONFIG, "web", "the change", |it| it["data"]["value"] == value).await
     }
 
-    /// What was answered to the same question before.
+    /// The answer to an earlier request of the same kind.
     fn replays(&self) -> impl Fn(Upstream, Asked) -> BoxFuture<'static, Result<Played>> + Send + Sync + 'static {
         let recorded = Arc::clone(&self.recorded);
         move |upstream, asked| {
@@ -242,7 +242,7 @@ async fn an_agent_believes_no_answer_but_that_to_its_own_request() -> Result<()>
     apply(&site.hub.client("default").await?, placement("web", &tier, "web", &[("", "configmaps")])).await?;
     site.goes_on("honest").await?;
 
-    // Everybody gets the answer to what was asked before.
+    // Everybody gets the answer to an earlier request.
     let last: Arc<Mutex<Option<Answered>>> = Arc::default();
     site.suffers("swapped", move |upstream, asked| {
         let last = Arc::clone(&last);
@@ -277,7 +277,7 @@ async fn an_agent_believes_no_answer_but_that_to_its_own_request() -> Result<()>
         .await?;
     }
 
-    // The genuine refusal that a target gets whom nobody knows, over the agent's own nonce.
+    // The genuine refusal for an unknown target, over the agent's own nonce.
     site.suffers("made-up", |upstream, asked| async move {
         let made_up = "00000000-0000-4000-8000-000000000bad";
         let answered = upstream.send(resigned(&asked, &SigningKey::from_seed([5; 32]), made_up, "-")).await?;
@@ -286,7 +286,7 @@ async fn an_agent_believes_no_answer_but_that_to_its_own_request() -> Result<()>
     })
     .await?;
 
-    // What another target is told, by its stolen key.
+    // The answer to another target, by its stolen key.
     let stolen = site.stolen.clone();
     site.suffers("stolen", move |upstream, asked| {
         let stolen = stolen.clone();

@@ -1,4 +1,4 @@
-//! Who an agent is outlives the node that it ran on, and is nobody else's.
+//! An agent's identity outlives the node that it ran on, and is no other agent's.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(crate) async fn freezes(agent: &Agent) -> Result<()> {
     .await
 }
 
-/// The versions of what was placed: every write makes another.
+/// The versions of the placed objects: every write makes another.
 async fn versions(site: &Site) -> Result<BTreeMap<String, Option<String>>> {
     let listed = site.locals(CONFIG).list(&ListParams::default()).await?.items;
     let placed = listed.into_iter().filter(|object| object.annotations().contains_key(MARK_ANNOTATION));
@@ -66,7 +66,7 @@ async fn an_agent_on_another_node_is_the_same_one_and_writes_nothing_again() -> 
     apply(&site.space, of_app("web", config("web-02", "2"))).await?;
     site.agent.resume_elsewhere()?;
 
-    // What differs is put right, whoever made it differ, and what does not is left alone.
+    // Objects that differ are corrected, whoever changed them, and the others are left alone.
     shows(&site.local, CONFIG, "web-00", "the edit to be reverted", |it| it["data"]["value"] == "1").await?;
     shows(&site.local, CONFIG, "web-01", "what was deleted", |it| it["data"]["value"] == "1").await?;
     shows(&site.local, CONFIG, "web-02", "what changed", |it| it["data"]["value"] == "2").await?;

@@ -1,5 +1,5 @@
-//! What is meant for an object changes more than once while its agent is away, or cannot write: it ends where it would have
-//! ended under the eyes of its agent.
+//! The intent for an object changes more than once while its agent is offline, or cannot write: it ends as it would have with
+//! the agent online.
 
 use anyhow::Result;
 use kube::ResourceExt;
@@ -24,7 +24,7 @@ impl Site {
         Ok(())
     }
 
-    /// It stands as it was, and says of nobody whose it is.
+    /// It is unchanged, and carries no mark.
     async fn is_let_go(&self, name: &str, uid: &str) -> Result<()> {
         shows(&self.local, CONFIG, name, "it without a mark", |object| {
             let metadata = &object["metadata"];
@@ -100,7 +100,7 @@ async fn a_prune_policy_that_could_not_be_written_into_the_mark_decides_too() ->
     site.place_each(&["web"], &json!({})).await?;
     let uid = site.local_uid(CONFIG, "web").await?;
 
-    // Its mark says what was said first.
+    // Its mark has the first policy.
     site.place("web", CONFIG_MAPS, json!({"prune": "Orphan"})).await?;
     site.reported("configmap.web", "Failed", Some("Forbidden")).await?;
     assert_eq!(mark_of(&site.local(CONFIG, "web").await?)?.prune, Prune::Delete);

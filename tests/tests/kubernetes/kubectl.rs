@@ -149,7 +149,7 @@ async fn kubectl_creates_applies_and_shows_differences() -> Result<()> {
         desk.does(&["apply", "-f", "-"], &second, &format!("{shown} unchanged")).await?;
         desk.holds(subject, path, "second").await?;
 
-        // What an apply does not mention any more goes, and what others set stays.
+        // Fields that an apply does not mention any more are removed, and those that others set stay.
         desk.does(&["label", resource, "web", "by=hand"], &Value::Null, "labeled").await?;
         let mut fewer = second;
         fewer["spec"].as_object_mut().context("a spec")?.remove("replicas");

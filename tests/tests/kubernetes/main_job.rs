@@ -72,12 +72,12 @@ async fn objects_go_out_and_state_comes_back() -> Result<()> {
     world.both(DEPLOYMENT, "web", "two replicas on both", |object| object["spec"]["replicas"] == 2).await?;
     assert_eq!(api.get("web").await?.resource_version(), before);
 
-    // What is on one target has that target's status, in terms of the source's generation.
+    // An object on one target has that target's status, in terms of the source's generation.
     shows(&space, DEPLOYMENT, "one", "the exact status", |object| {
         object["status"]["replicas"] == 2 && object["status"]["observedGeneration"] == object["metadata"]["generation"]
     })
     .await?;
-    // What is on many has a rollup.
+    // An object on many has a rollup.
     shows(&space, ROLLUP, "configmap.web", "a rollup of two", |rollup| {
         rollup["counts"]["expected"] == 2 && rollup["counts"]["ready"] == 2
     })

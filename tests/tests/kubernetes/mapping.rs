@@ -129,7 +129,7 @@ async fn one_object_may_be_in_two_namespaces_and_none_is_brought_into_the_cluste
         anyhow::Ok(())
     })
     .await?;
-    // What is new is placed as the other Placement says, and what was there stays.
+    // New objects are placed as the other Placement says, and existing ones stay.
     site.pass_along("witness").await?;
     site.settle("witness").await?;
     site.arrives(CONFIG, "west-shop", "web").await?;

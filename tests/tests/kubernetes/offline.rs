@@ -81,7 +81,7 @@ async fn what_changed_while_the_agent_was_away_is_put_right_without_the_hub() ->
     }
     shows(&site.local, DEPLOYMENT, "web", "the Deployment", |object| object["spec"]["replicas"] == 1).await?;
 
-    // The hub finds all of it as it was told.
+    // The hub gets reports of all of it.
     let before = config_maps(&site).await?;
     site.resume_hub().await?;
     apply(&site.space, of_app("web", config("kept", "2"))).await?;

@@ -26,7 +26,7 @@ async fn removal_is_followed_to_its_end_and_takes_nothing_that_came_after() -> R
     let held = json!({"metadata": {"finalizers": ["test.example/hold"]}});
     let before = site.edit(CONFIG, "web", held).await?;
 
-    // Somebody's finalizer holds it: it is said to be on its way, for as long as it is.
+    // Somebody's finalizer keeps it: the removal is reported as under way, for as long as it is.
     let sources = api(&site.space, CONFIG.0, CONFIG.1, Some("shop"));
     sources.delete("web", &DeleteParams::default()).await?;
     site.reported("configmap.web", "Deleting", Some("Finalizing")).await?;
@@ -109,7 +109,7 @@ async fn what_others_change_of_their_own_is_neither_put_back_nor_applied_again()
     ensure!(after.data["spec"]["replicas"] == 5 && after.data["spec"]["minReadySeconds"] == 7, "{after:?}");
     ensure!(writes()? == before, "{} writes, and there is nothing to write", writes()? - before);
 
-    // What is its own it puts back.
+    // The agent corrects its own fields.
     site.edit(
         DEPLOYMENT,
         "web",
@@ -286,7 +286,7 @@ async fn what_holds_things_of_others_stays_until_they_are_gone() -> Result<()> {
         assert!(object.metadata.deletion_timestamp.is_none(), "{object:?}");
     }
 
-    // When what they hold is gone, so are they.
+    // When their foreign content is gone, so are they.
     site.delete_local(CLAIM, "data").await?;
     api(&site.local, THING.0, THING.1, Some("default")).delete("theirs", &DeleteParams::default()).await?;
     gone_cluster(&site.local, NAMESPACE, "shop").await?;

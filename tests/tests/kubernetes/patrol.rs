@@ -213,7 +213,7 @@ impl Watchless {
         Ok(self.patrols[ended])
     }
 
-    /// What is there with our mark and our value.
+    /// The object with our mark and our value.
     async fn kept(&self) -> Result<Vec<String>> {
         let maps = api(&self.client, CONFIG.0, CONFIG.1, Some("shop"));
         let mut kept = Vec::new();
@@ -378,7 +378,7 @@ async fn drift_that_is_only_reported_is_told_field_by_field() -> Result<()> {
     }
     assert_eq!(value(&site.local(CONFIG, "told").await?), &json!("theirs"));
 
-    // Put back by hand, it is as assigned, whoever put it back.
+    // Corrected by hand, it is as assigned, whoever did it.
     site.edit(CONFIG, "told", json!({"data": {"value": "ours"}})).await?;
     site.reported("configmap.told", "Applied", None).await?;
     eventually_ok(SOON, "no drift to be left", async || {

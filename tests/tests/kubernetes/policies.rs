@@ -1,4 +1,4 @@
-//! How objects are kept at their target: fields, conflicts, what cannot be changed, and what a target assigns itself.
+//! How objects are maintained at their target: fields, conflicts, immutable fields, and what a target assigns itself.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -330,7 +330,7 @@ async fn replicas_are_an_autoscalers_where_there_is_one() -> Result<()> {
         assert_eq!(replicas.seen().await?, BTreeSet::from([6, 8]), "{name}");
     }
 
-    // Unless it is said otherwise.
+    // Unless another policy is set.
     let mut policy = fields(&[("/spec/replicas", "Continuous")]);
     policy["prune"] = json!("Orphan");
     site.place("local", &scaled, policy).await?;
@@ -419,7 +419,7 @@ async fn strings_of_a_secret_are_kept_and_dropped_as_its_data_is() -> Result<()>
     let data = json!({"user": "YWRtaW4=", "password": "MQ==", "dropped": "MQ=="});
     shows(&site.local, SECRET, "web", "the Secret", |it| it["data"] == data).await?;
 
-    // As applied, not as created: from now on only what is applied is ours.
+    // As applied, not as created: from now on only applied fields are ours.
     apply(&site.space, secret(json!({"password": "2", "dropped": "2"}))).await?;
     let data = json!({"user": "YWRtaW4=", "password": "Mg==", "dropped": "Mg=="});
     shows(&site.local, SECRET, "web", "the change", |it| it["data"] == data).await?;
@@ -570,7 +570,7 @@ async fn job_runs_once_under_a_selector_of_the_targets_own() -> Result<()> {
     site.settle("witness").await?;
     ensure!(site.locals(JOB).get_opt("once").await?.is_none(), "it runs again");
     site.reported("job.batch.once", "Applied", None).await?;
-    // Nor does an agent without a journal, that only the hub can tell: also one that was started anew since it was told.
+    // Nor does an agent without a journal, which only the hub can tell: also a hub that was restarted since it heard.
     site.agent.stop().await?;
     site.hub.stop().await?;
     site.resume_hub().await?;
@@ -607,7 +607,7 @@ async fn job_that_ends_and_is_collected_while_its_agent_is_away_runs_again_as_an
     site.reported("job.batch.once", "Applied", None).await?;
     runs_out_unseen(&mut site).await?;
 
-    // What was lost with the journal the hub knows, also one that was started anew since it was told.
+    // The hub knows what was lost with the journal, also one that was restarted since it heard.
     site.agent.stop().await?;
     site.hub.stop().await?;
     site.resume_hub().await?;

@@ -23,7 +23,7 @@ async fn place(site: &Site, returns: &str) -> Result<()> {
     apply(&site.space, placement).await
 }
 
-/// Who has written what of an object, and when, but for its status; and what it says of its source.
+/// The writers of an object, and when, but for its status; and what it says of its source.
 fn written(object: &DynamicObject) -> Value {
     let managers = object.managed_fields().iter().filter(|entry| entry.subresource.as_deref() != Some("status"));
     json!([managers.collect::<Vec<_>>(), object.annotations(), object.metadata.generation])
@@ -47,7 +47,7 @@ async fn without_its_status_it_is_known_how_an_object_does_and_nothing_is_applie
 
     place(&site, "Never").await?;
     shows(&site.space, DEPLOYMENT, "web", "no status", cleared).await?;
-    // What the agent is told next, it is told after that.
+    // What the agent hears next, it hears after that.
     site.pass_along("after-never").await?;
     shows(&site.space, ROLLUP, "deployment.apps.web", "it to be ready still", ready).await?;
     shows(&site.space, DEPLOYMENT, "web", "no status still", cleared).await?;

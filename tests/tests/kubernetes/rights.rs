@@ -62,7 +62,7 @@ async fn a_space_can_do_no_more_at_a_target_than_its_account() -> Result<()> {
     fs::write(&kubeconfig, as_account(&cluster).await?.to_string())?;
     let mut agent = hub.agent("east", &[], &kubeconfig, None).await?;
 
-    // What the account may is done, what it may not is said.
+    // What the account may do is done, what it may not is reported.
     reported(&space, "configmap.web.east", "Applied", None).await?;
     reported(&space, "deployment.apps.web.east", "Applied", None).await?;
     reported(&space, "secret.web.east", "Failed", Some("Forbidden")).await?;
@@ -91,7 +91,8 @@ async fn a_space_can_do_no_more_at_a_target_than_its_account() -> Result<()> {
     let harmless = |verb: &str| ["get", "list", "watch"].contains(&verb);
     let refused = |request: &Request| request.code == Some(403) || request.resource == "events";
     assert!(own.iter().all(|request| harmless(&request.verb) || refused(request)), "{own:?}");
-    // The namespace that the account may not make: the agent saw that it is there. Once it asked who the cluster is.
+    // The namespace that the account may not create: the agent saw that it exists. One request was for the identity of the
+    // cluster.
     let looks = own.iter().filter(|request| request.verb == "get" && request.resource == "namespaces");
     assert!(looks.count() > 1, "{own:?}");
     let retail = requests(&format!("system:serviceaccount:{ACCOUNT}:retail"))?;
@@ -174,7 +175,7 @@ async fn an_agent_of_some_namespaces_needs_no_rights_elsewhere() -> Result<()> {
     agent.stop().await?;
 
     let refused: Vec<_> = audit.requests(USER)?.into_values().filter(|request| request.code == Some(403)).collect();
-    // Who the cluster is cannot be asked without a right to namespaces.
+    // The identity of the cluster cannot be read without a right to namespaces.
     assert!(refused.iter().all(|request| request.verb == "get" && request.resource == "namespaces"), "{refused:?}");
     Ok(())
 }

@@ -76,7 +76,7 @@ async fn what_was_there_before_is_taken_over_only_as_its_policy_says() -> Result
         shows(&site.local, CONFIG, name, "ours", |object| object["data"]["value"] == "ours").await?;
         site.reported(&format!("configmap.{name}"), "Applied", None).await?;
     }
-    // What is created only is there already: it is marked.
+    // A create-only object that exists already is marked.
     site.reported("configmap.once", "Applied", None).await?;
     let once = site.local(CONFIG, "once").await?;
     assert_eq!((value(&once), mark_of(&once)?.origin), (&json!("theirs"), Origin::Adopted));
@@ -273,7 +273,7 @@ async fn what_need_not_be_written_is_not() -> Result<()> {
     )
     .await?;
 
-    // Created and then left alone; what is new is created.
+    // Created and then left alone; new ones are created.
     shows(&site.local, DEPLOYMENT, "web", "one replica", |object| object["spec"]["replicas"] == 1).await?;
     let created = site.local(DEPLOYMENT, "web").await?;
     web[0]["spec"]["replicas"] = json!(3);

@@ -1,4 +1,4 @@
-//! An agent whose hub shuts it out changes nothing, and goes on by itself when the cause has ended.
+//! An agent that its hub refuses changes nothing, and resumes by itself when the cause has ended.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::site::{CONFIG_MAPS, Site, mark_of, of_app, value};
 const ASKED_AGAIN: Duration = Duration::from_mins(3);
 const NAMES: [&str; 3] = ["web-0", "web-1", "web-2"];
 
-/// A site where three ConfigMaps stand.
+/// A site with three ConfigMaps.
 async fn at_work(assets: &tideline_tests::kubernetes::Assets) -> Result<Site> {
     let site = Site::at_home(assets).await?;
     for name in NAMES {
@@ -113,7 +113,7 @@ async fn a_sync_target_deleted_by_mistake_is_made_again_and_adopted_and_every_ob
     // It is watched as what it is now: nothing waits for the patrol.
     site.delete_local(CONFIG, "web-1").await?;
     shows(&site.local, CONFIG, "web-1", "what was deleted to be there again", |_| true).await?;
-    // What is taken out from now on goes.
+    // Objects that are unassigned from now on are removed.
     site.pass_along("witness").await?;
     site.settle("witness").await
 }
@@ -125,7 +125,7 @@ async fn a_hub_that_forgot_its_targets_for_a_while_loses_none_of_them() -> Resul
     let before = uids(&site).await?;
     let aside = Scratch::new("hub-aside")?;
     site.hub.stop().await?;
-    // The directory without what the hub knew: only who it is is there.
+    // The directory without the hub's data: only its identity is there.
     let directory = site.hub.data_dir().to_owned();
     let known = |from: &std::path::Path, to: &std::path::Path| -> Result<()> {
         for file in fs::read_dir(from)? {

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 use crate::objects::{CONFIG, DEPLOYMENT, ROLLUP, SOON, api, api_cluster, apply, config, deployment, shows};
 use crate::site::{ACCOUNT, CONFIG_MAPS, REPORT, Site, USER, namespace, of_app};
 
-/// Objects placed at once: some times what is begun at once.
+/// Objects placed at once: several times the initial limit.
 const MANY: usize = 120;
 
 fn everything() -> Value {
@@ -112,7 +112,7 @@ struct Guard {
 impl Guard {
     const CONFIGURATION: (&str, &str) = ("admissionregistration.k8s.io/v1", "ValidatingWebhookConfiguration");
 
-    /// Stands guard in `shop`, from when this returns.
+    /// Registers a webhook for `shop`, in force when this returns.
     async fn over(site: &Site, selector: (&str, Value)) -> Result<Self> {
         let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let mut webhook = json!({
@@ -145,7 +145,7 @@ impl Guard {
     }
 }
 
-/// It is said of one of them, that it waits for the webhook.
+/// One of them is reported to wait for the webhook.
 async fn is_named(site: &Site) -> Result<()> {
     shows(&site.space, REPORT, "configmap.guarded-0.east", "the webhook to be named", |report| {
         report["reason"] == "Webhook"

@@ -69,7 +69,7 @@ async fn what_one_change_takes_from_everywhere_stays_until_a_person_approves() -
     let revisions = held.iter().map(|held| held.revision).collect();
     held_unassignments::approve(&site.root, &revisions).await?;
     site.holds(0).await?;
-    // The cluster has a fuse of its own, for those that an agent is told to delete.
+    // The cluster has a fuse of its own, for removals that its agent is ordered to do.
     let targets = api_cluster(&site.root, "tideline.dev/v1alpha1", "SyncTarget");
     eventually_ok(SOON, "the cluster to hold them", async || {
         let status: Value = serde_json::to_value(targets.get("east").await?)?["status"].take();

@@ -33,7 +33,7 @@ fn room(line: &str) -> Option<Room> {
     Some(Room { places, pure })
 }
 
-/// What is between backquotes.
+/// The text between backquotes.
 fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }

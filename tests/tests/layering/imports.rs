@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::Source;
 
-/// What names what among the files and folders of one folder: a file that names one elsewhere stands for whatever holds it
-/// there.
+/// Which files and folders of one folder name which: a file that names one elsewhere counts for the ancestor of that in the
+/// folder.
 type Graph = BTreeMap<String, BTreeSet<String>>;
 
-/// Circles among the files below `root`, or among its folders: each as what it goes through. A file may name what holds it,
-/// as `foo/bar.rs` may name what is in `foo.rs`: that is its context.
+/// Circles among the files below `root`, or among its folders, each as its path. A file may name its parent, as `foo/bar.rs`
+/// may name what is in `foo.rs`: that is its context.
 pub(crate) fn circles(root: &str, sources: &[Source]) -> Vec<String> {
     let modules: BTreeMap<Vec<&str>, &Source> = sources
         .iter()

@@ -1,7 +1,7 @@
 //! The shape of the tree, read from its manifests and from the paths that its sources name.
 //!
-//! The tables at the top are the rules. A rule that stands in the way is changed here, in the same commit as what it stood
-//! in the way of, and ARCHITECTURE.md with it.
+//! The tables at the top are the rules. A rule that gets in the way is changed here, in the same commit as the code, and
+//! ARCHITECTURE.md with it.
 
 mod architecture;
 mod imports;

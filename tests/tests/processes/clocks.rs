@@ -1,7 +1,7 @@
 //! Agents whose machines have wrong clocks. The API server and a proxy that ends TLS before the hub have certificates for a
 //! year, of authorities that are pinned.
 //!
-//! The clock of this machine is not a test's to set, so a library stands between the agent and it; see `wrong_clock.c`.
+//! A test may not set the clock of this machine, so a library between the agent and it does; see `wrong_clock.c`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -21,7 +21,7 @@ use crate::harness::{Agent, Hub, NAMESPACE, SOON};
 const IN_1970: i64 = 60;
 const IN_2050: i64 = 2_524_608_000;
 
-/// The library, built, and where it is told what the time is.
+/// The library, built, and the file that sets its time.
 struct WrongClock {
     dir: Scratch,
 }

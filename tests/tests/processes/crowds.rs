@@ -225,7 +225,7 @@ async fn a_hundred_streams_of_8_mib_that_nobody_signed_cost_no_memory() -> Resul
         }
     });
     let answers = timeout(SOON, join_all(streams)).await.context("all are answered")?;
-    // What is refused before it was sent to the end is broken off, or answered first.
+    // A request that is refused before it is complete is broken off, or answered first.
     for status in answers.into_iter().flatten() {
         ensure!(matches!(status, StatusCode::UNAUTHORIZED | StatusCode::NOT_FOUND), "{status}");
     }

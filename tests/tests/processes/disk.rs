@@ -21,7 +21,7 @@ struct Disk {
 }
 
 impl Disk {
-    /// Mounts one over `directory`, with what is in it; `None` where it may not.
+    /// Mounts one over `directory`, with its content; `None` where that is not permitted.
     fn over(directory: &Path) -> Result<Option<Self>> {
         let kept = Scratch::new("kept")?;
         run("cp", &["-a".as_ref(), directory.join(".").as_ref(), kept.path().as_ref()])?;

@@ -52,7 +52,7 @@ impl Site {
         Ok(api.get("store").await?.data["status"].clone())
     }
 
-    /// Waits until the SyncTarget shows so many agents, and returns the ids of who holds it and of the others.
+    /// Waits until the SyncTarget shows so many agents, and returns the ids of the holder and of the others.
     async fn shows(&self, count: usize) -> Result<(String, Vec<String>)> {
         eventually_ok(SOON, "the agents to be shown", async || {
             let status = self.status().await?;
@@ -79,7 +79,8 @@ fn session(agent: &Agent) -> Result<u64> {
     Ok(session.context("a session")?.parse()?)
 }
 
-/// Whoever is displaced by a copy proves that it is another, which takes it a moment. Ended before that, it would wait itself.
+/// A holder that is displaced by a copy proves that the copy is another, which takes it a moment. Ended before that, it would
+/// wait itself.
 async fn has_its_place_back(original: &Agent, copy: &Agent) -> Result<()> {
     eventually_ok(SOON, "the original to have a session after the copy's", async || {
         let (its, of_copy) = (session(original)?, session(copy)?);
@@ -101,7 +102,8 @@ async fn a_copy_of_a_data_directory_waits_until_a_person_accepts_it() -> Result<
     site.passes("second").await?;
     let (holder, _) = site.shows(2).await?;
 
-    // The holder's restart goes on by itself, and so does one after the hub's: whoever is taken for another waits for a day.
+    // The holder's restart goes on by itself, and so does one after the hub's: a process that is taken for another waits for a
+    // day.
     original.stop().await?;
     original.resume();
     site.passes("third").await?;

@@ -1,7 +1,7 @@
 //! Disks that fail or hang under a running agent: it says so, loses nothing, and goes on by itself, or ends so that it can
 //! be started again.
 //!
-//! No medium breaks when it is asked to, so a library stands between the agent and its disk; see `faulty_disk.c`.
+//! No medium breaks on demand, so a library between the agent and its disk fails; see `faulty_disk.c`.
 
 use std::ffi::OsString;
 use std::fs;
@@ -22,7 +22,7 @@ const KILLED_AFTER: Duration = Duration::from_secs(30);
 /// The agent waits 70 s for its disk, and ends within some.
 const GIVEN_UP: Duration = Duration::from_secs(110);
 
-/// What the disk does to whom it befalls.
+/// The fault.
 #[derive(Clone, Copy, Debug)]
 enum Fault {
     WritesFail,
@@ -43,7 +43,7 @@ impl Fault {
     }
 }
 
-/// The library, built, and where it is told what to do.
+/// The library, built, and the file that controls it.
 struct FaultyDisk {
     dir: Scratch,
 }
@@ -109,7 +109,7 @@ async fn goes_on(site: &mut Site) -> Result<()> {
     site.delivers("again").await
 }
 
-/// All of it is in the journal: without the hub the agent brings back what is deleted while it is away.
+/// All of it is in the journal: without the hub the agent recreates what is deleted while it is down.
 async fn remembers(site: &mut Site, names: &[&str]) -> Result<()> {
     site.agent.process.kill()?;
     site.hub.process.kill()?;
@@ -195,7 +195,7 @@ async fn an_agent_whose_disk_hangs_at_its_start_ends_before_it_is_killed() -> Re
     hanging.over().await
 }
 
-/// An agent whose writes hang, with something that was placed before.
+/// An agent whose writes hang, with an object that was placed before.
 struct Hanging {
     site: Site,
     disk: FaultyDisk,

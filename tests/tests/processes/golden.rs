@@ -42,7 +42,7 @@ const LEFT: &str = "left";
 const REVOKED: &str = "revoked";
 const DELETED: &str = "deleted";
 
-/// What is recorded now. It rises with each release that changes a layout, so that what an earlier one wrote stays.
+/// What is recorded now. It rises with each release that changes a layout, so that recordings of earlier ones stay.
 const RECORDING: &str = "v1";
 
 /// Where the recordings are, a directory each.
@@ -131,14 +131,14 @@ async fn shut_out_agents(hub: &Hub, scratch: &Scratch) -> Result<()> {
     eventually_ok(SOON, "the hub to have heard of both", async || states(&root).await).await
 }
 
-/// What the hub knows of its agents is what was recorded.
+/// The hub knows its agents as recorded.
 async fn states(root: &Client) -> Result<()> {
     let listed = agents::list(root).await?;
     let states: BTreeMap<_, _> = listed.iter().map(|agent| (agent.name.as_str(), agent.state)).collect();
     let recorded =
         [("store", AgentState::Enrolled), (REVOKED, AgentState::Revoked), (DELETED, AgentState::Deleted)].into();
     ensure!(states == recorded, "{states:?}");
-    // Those that are shut out are told so for ever: their keys are known.
+    // Refused agents are told so for ever: their keys are known.
     ensure!(listed.iter().all(|agent| !agent.fingerprint.is_empty()), "{listed:?}");
     Ok(())
 }
@@ -187,7 +187,7 @@ fn kept(recording: &Path, name: &str, to: &Path) -> Result<()> {
     Ok(fs::write(to, plain)?)
 }
 
-/// Opens a session as the agent that was recorded, and waits until it is told that both Jobs have run.
+/// Opens a session as the recorded agent, and waits until it is told that both Jobs have run.
 async fn knows_what_ran(hub: &Hub, recording: &Path, scratch: &Scratch) -> Result<()> {
     relabel(hub, LEFT, "web").await?;
     let identity = scratch.join("agent.json");
@@ -251,7 +251,7 @@ async fn is_served(recording: &Path) -> Result<()> {
     ensure!(data == NAMES.map(|name| (name.to_owned(), name.to_owned())).into(), "{data:?}");
     let placement = dynamic(&space, "tideline.dev", "Placement").get("everywhere").await?;
     ensure!(placement.data["spec"]["objects"][0]["resources"][0] == "configmaps", "{placement:?}");
-    // The ledger: what is assigned, and what is not confirmed to be gone.
+    // The ledger: assignments, and removals that are not confirmed.
     let rollups = dynamic(&space, "summary.tideline.dev", "Rollup");
     eventually_ok(SOON, "the rollups", async || {
         let listed = rollups.list(&ListParams::default()).await?;

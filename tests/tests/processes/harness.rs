@@ -43,7 +43,7 @@ pub(crate) async fn place(space: &Client) -> Result<()> {
     Ok(())
 }
 
-/// A command without the environment of whoever runs the tests, which these binaries take options from.
+/// A command without the environment of the test run, from which these binaries take options.
 pub(crate) fn command(binary: PathBuf, args: &[&str]) -> Command {
     let mut command = Command::new(binary);
     command.env_clear().args(args);
@@ -52,7 +52,7 @@ pub(crate) fn command(binary: PathBuf, args: &[&str]) -> Command {
 
 /// Runs a command that must fail with `code`, say nothing on standard output, and say one line that has all of `parts`.
 pub(crate) async fn fails(command: &mut Command, code: i32, parts: &[&str]) -> Result<String> {
-    // At the default log level: nothing may stand beside the message.
+    // At the default log level: nothing may be printed beside the message.
     let Finished { status, stdout, stderr } = run_to_end(command, "", AT_ONCE).await?;
     ensure!(status.code() == Some(code), "it ended with {status}, not {code}: {stderr}");
     ensure!(stdout.is_empty(), "a failure has no output: {stdout}");
@@ -83,13 +83,13 @@ pub(crate) enum Descriptors {
     AtFirst(u32),
 }
 
-/// A hub whose ports stay its own over restarts.
+/// A hub that keeps its ports over restarts.
 pub(crate) struct Hub {
     pub(crate) process: Process,
     pub(crate) health: u16,
     /// Of its next run.
     pub(crate) binaries: Binaries,
-    /// What its next run is told besides, such as its public URLs.
+    /// Further arguments of its next run, such as its public URLs.
     pub(crate) arguments: Vec<String>,
     pub(crate) listen: SocketAddr,
     descriptors: Descriptors,
@@ -212,7 +212,7 @@ impl Hub {
         Ok(list.items.into_iter().map(target).collect())
     }
 
-    /// The names and UIDs of all SyncTargets: who the agents are to the hub.
+    /// The names and UIDs of all SyncTargets: the identities of the agents at the hub.
     pub(crate) async fn identities(&self) -> Result<Vec<(String, String)>> {
         Ok(self.targets().await?.into_iter().map(|target| (target.name, target.uid)).collect())
     }
@@ -321,7 +321,7 @@ impl Site {
     }
 }
 
-/// An agent whose health port stays its own over restarts.
+/// An agent that keeps its health port over restarts.
 pub(crate) struct Agent {
     pub(crate) process: Process,
     pub(crate) health: u16,

@@ -1,4 +1,4 @@
-//! What is in the images of `deploy/container` is enough to run, and `deploy/` says what the Pods may take.
+//! The images of `deploy/container` contain enough to run, and `deploy/` sets the limits of the Pods.
 
 use std::fs;
 use std::net::Ipv4Addr;

@@ -103,7 +103,7 @@ async fn an_agent_that_ends_in_the_middle_finishes_what_is_under_way_and_repeats
     assert_eq!(value("objects_assigned")?, 601);
     ensure!(value("accepted_revision")? > 0 && value("hub_answered_timestamp_seconds")? > 1_700_000_000, "{metrics}");
     assert_eq!(value("removals")?, 0);
-    // What was created is in the journal, and an apply would have left its own entry.
+    // The creation is in the journal, and an apply would have left its own entry.
     let applied = |object: &ConfigMap| {
         let managed = object.metadata.managed_fields.as_deref().unwrap_or_default();
         managed.iter().any(|entry| entry.operation.as_deref() == Some("Apply"))
@@ -243,7 +243,7 @@ async fn an_agent_that_starts_before_its_cluster_waits_for_it_and_ends_when_it_i
     let hub = Hub::start(&binaries).await?;
     let token = hub.token_file("store").await?;
 
-    // Which cluster it is is not known; or not even who the agent is, where that is in a Secret.
+    // The cluster is not identified; or not even the agent, where its identity is in a Secret.
     let without_namespace = Agent::start(&binaries, &kubeconfig, &token)?;
     without_namespace.says("waits for it before it enrols").await?;
     let mut agent = Agent::start_with(&binaries, &kubeconfig, &token, &["--namespace", "default"])?;

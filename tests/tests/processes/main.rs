@@ -1,5 +1,5 @@
-//! The binaries as processes: what only a process has. What they say and how they end when something is wrong, that
-//! nothing else stops with them, and what survives kill −9.
+//! The binaries as processes: what only a process has. Their messages and exit codes when something is wrong, that nothing
+//! else stops with them, and what survives kill −9.
 
 mod bad_input;
 mod clocks;

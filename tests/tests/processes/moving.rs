@@ -66,7 +66,7 @@ async fn targets(hub: &Hub) -> Result<Vec<DynamicObject>> {
     Ok(api.list(&ListParams::default()).await?.items)
 }
 
-/// Who the agents are to the hub.
+/// The identities of the agents at the hub.
 async fn identities(hub: &Hub) -> Result<Vec<(Option<String>, Option<String>)>> {
     Ok(targets(hub).await?.into_iter().map(|it| (it.metadata.name, it.metadata.uid)).collect())
 }
@@ -107,7 +107,7 @@ async fn agents_follow_a_hub_to_another_port_name_and_authority_and_keep_what_th
     by_option.agent.stop().await?;
     by_token.agent.stop().await?;
 
-    // The hub says where it will be, and who will certify it.
+    // The hub announces its next address and authority.
     hub.stop().await?;
     rotate(hub.dir(), Rotation::Prepare)?;
     hub.public_url = vec![url("127.0.0.1", old)?, url("localhost", new)?];
@@ -131,7 +131,7 @@ async fn agents_follow_a_hub_to_another_port_name_and_authority_and_keep_what_th
     in_contact(&hub, AGENTS).await?;
     assert_eq!(all_have(&members, "before").await?, had, "nothing was made anew");
 
-    // Those that were off know nothing of it. One is told on site, the other by a token of the same hub.
+    // Agents that were down know nothing of it. One is told on site, the other by a token of the same hub.
     by_option.agent.hub = HubAddress { hub_url: Some(url("localhost", new)?), hub_ca: Some(hub.dir().join("ca.crt")) };
     by_option.agent.resume();
     by_option.has("after").await?;
@@ -149,7 +149,7 @@ async fn agents_follow_a_hub_to_another_port_name_and_authority_and_keep_what_th
     in_contact(&hub, AGENTS + 2).await?;
     assert_eq!(identities(&hub).await?, known, "nobody enrolled again");
 
-    // What it was told once it knows.
+    // An agent knows what it was told once.
     by_option.agent.stop().await?;
     by_option.agent.hub = HubAddress::default();
     by_option.agent.resume();
@@ -169,7 +169,7 @@ async fn a_proxy_with_a_private_authority_serves_agents_and_administrators() -> 
     member.agent.stop().await?;
     hub.stop().await?;
 
-    // From now on there is no other way to it: what is told of it is the proxy.
+    // From now on there is no other way to it: the announced address is the proxy's.
     let hub_ca = fs::read_to_string(hub.dir().join("ca.crt"))?;
     hub.listen_at(SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()?)));
     let proxy = TlsProxy::start(hub.address(), &hub_ca).await?;
@@ -187,7 +187,7 @@ async fn a_proxy_with_a_private_authority_serves_agents_and_administrators() -> 
     member.agent.resume();
     member.has("after").await?;
     assert_eq!(member.has("before").await?, had);
-    // Who joins now is told by the token alone.
+    // An agent that joins now is told by the token alone.
     let other = join(&hub, &scratch, "other").await?;
     other.has("after").await?;
     Ok(())

@@ -13,7 +13,7 @@ use tideline_tests::{Binaries, EmbeddedCluster, Scratch, ask_health, eventually_
 
 use crate::harness::{Agent, Hub, SOON};
 
-/// Where replicas have what they share.
+/// The state that replicas share.
 const HOME: &str = "default";
 
 fn replica(binaries: &Binaries, cluster: &EmbeddedCluster, token_file: &Path) -> Result<Agent> {
@@ -111,7 +111,7 @@ async fn a_leader_whose_lease_is_taken_ends_at_once_and_says_so() -> Result<()> 
     leases.patch("tideline-agent", &PatchParams::default(), &Patch::Merge(taken)).await?;
     assert_eq!(agent.process.wait(SOON).await?.code(), Some(3));
     ensure!(agent.process.log().contains("somebody holds it now"), "{}", agent.process.log());
-    // And does not take it back: whoever took it is waited for.
+    // And does not take it back: it waits for the new holder.
     agent.resume()?;
     stands_by(&agent).await
 }

@@ -28,7 +28,7 @@ use tokio_rustls::client::TlsStream;
 use crate::crowds::tls;
 use crate::harness::{Hub, SOON, Site};
 
-/// Pages of 1,000 objects that the target is said to hold and that nobody assigned: more bytes than are kept of one target.
+/// Pages of 1,000 objects that the target reports and that nobody assigned: more bytes than are kept of one target.
 const PAGES: u64 = 60;
 /// Messages of the largest size that are sent besides, as few bytes on the wire: more than a key may send at once.
 const LARGE_MESSAGES: u64 = 600;
@@ -66,7 +66,7 @@ impl Thief {
         })
     }
 
-    /// Sends this, with the number that the hub wants, and returns what is said.
+    /// Sends this, with the number that the hub wants, and returns the answer.
     async fn send(
         &mut self,
         method: &str,
@@ -167,7 +167,7 @@ fn report(session: SessionName, seq: u64, objects: &[Value]) -> Value {
     json!({"session": session, "seq": seq, "inSync": true, "objects": objects})
 }
 
-/// A thousand objects that are said to stand under the target's own mark.
+/// A thousand objects that are reported under the target's own mark.
 fn invented(page: u64) -> Vec<Value> {
     let object = |number: u64| {
         json!({

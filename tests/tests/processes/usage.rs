@@ -1,4 +1,4 @@
-//! The command lines: what `--help` shows, and what wrong usage is told.
+//! The command lines: what `--help` shows, and the messages for wrong usage.
 
 use anyhow::{Result, ensure};
 use tideline_tests::{require_binaries, run_to_end};

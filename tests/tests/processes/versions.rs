@@ -1,4 +1,4 @@
-//! What another version wrote: who cannot read it says which version does, and harms nothing.
+//! Data of another version: a process that cannot read it says which version does, and harms nothing.
 
 use std::fs;
 use std::path::Path;

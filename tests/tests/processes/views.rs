@@ -34,7 +34,7 @@ async fn a_rollup_or_report_read_by_name_is_that_of_the_list() -> Result<()> {
         ("reports", ["configmap.goods.store", "configmap.goods.store.eu.store"]),
     ] {
         let path = format!("{ROOT}/namespaces/shop/{resource}");
-        // What is reported may change between the two.
+        // Reports may change between the two.
         eventually_ok(SOON, &format!("the same {resource} both ways"), async || {
             let list = read(&space, &path).await?;
             let items = list["items"].as_array().context("a list")?;

@@ -15,10 +15,10 @@ use super::{SERVED_WITHIN, standing};
 const SORTS: [&str; 2] = ["kept", "gone"];
 const SECRET: &str = "login";
 
-/// Sources that were deleted, and what is to have come of their objects once somebody serves.
+/// Sources that were deleted, and the expected outcome for their objects once a hub serves.
 #[derive(Debug)]
 pub(super) struct Intent {
-    /// What was made a moment ago has reached the cluster: both sides understand each other.
+    /// A new object has reached the cluster: both sides understand each other.
     pub(super) served: bool,
     /// The names of each two, and the UID of the one that stays.
     deleted: Vec<(String, String)>,
@@ -80,7 +80,7 @@ impl Intent {
         Ok(())
     }
 
-    /// What was to stay has stayed, and is nobody's; what was to go has gone; and the Secret says what it was last told.
+    /// Objects to be kept are there, without marks; those to be removed are gone; and the Secret has its last content.
     pub(super) async fn is_done(&self, site: &Site) -> Result<()> {
         let there = config_maps(site.cluster.client());
         for (round, uid) in &self.deleted {
@@ -108,7 +108,7 @@ impl Intent {
         .await
     }
 
-    /// Whoever serves or not, what is to stay is there.
+    /// Whether or not a hub serves, objects to be kept are there.
     pub(super) async fn keeps(&self, site: &Site) -> Result<()> {
         let there = config_maps(site.cluster.client());
         for (round, uid) in &self.deleted {

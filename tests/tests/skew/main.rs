@@ -27,7 +27,7 @@ use intent::Intent;
 /// Long enough for two that understand each other, with all their pauses.
 const SERVED_WITHIN: Duration = Duration::from_mins(1);
 
-/// Two versions that need not understand each other, and what may come of it besides `Served`.
+/// Two versions that need not understand each other, and the permitted outcomes besides `Served`.
 struct Exemption {
     old: &'static str,
     new: &'static str,

@@ -1,5 +1,5 @@
 //! A hub that moves, over and over: to other names, back to former ones, with other authorities, announced before it is there
-//! or only while both are. Whoever is awake within the time in which both are served keeps up, whatever else it missed.
+//! or only while both are served. An agent that is awake while both are served keeps up, whatever else it missed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ struct Move {
     authority: u8,
     /// It says so for so long before it is there.
     early: u64,
-    /// For how long both are served, and what is said meanwhile.
+    /// For how long both are served, and what is announced meanwhile.
     both: u64,
     announces_former: bool,
     /// How long it stays there alone.
@@ -47,12 +47,12 @@ fn moves() -> impl Strategy<Value = Vec<Move>> {
     proptest::collection::vec(one, 10)
 }
 
-/// Where the hub is, by name, and who certifies it there; and what it says of that.
+/// The hub's names and authorities, and what it announces.
 #[derive(Clone, Debug)]
 struct Hub {
     served: BTreeMap<u8, u8>,
     says: HubAddresses,
-    /// Rises when it says something else: whoever asks next is told.
+    /// Rises with each new announcement: whoever asks next gets it.
     said: u64,
 }
 
@@ -162,7 +162,7 @@ impl World {
             self.hub.served.insert(*to, *authority);
         }
         self.pass(*both, *asleep)?;
-        // Who slept all the time would be lost.
+        // An agent that slept all the time would be lost.
         self.pass(EVERY, [false; SITES])?;
         self.hub.served = [(*to, *authority)].into();
         self.hub.announces(&[*to], &[*authority]);

@@ -25,7 +25,7 @@ use crate::namespaces::Namespaces;
 #[derive(Clone, Default)]
 struct Server {
     hangs: Arc<AtomicBool>,
-    /// It does not accept whoever asks.
+    /// It does not accept the credentials.
     refuses: Arc<AtomicBool>,
     asked: Arc<Mutex<BTreeMap<String, usize>>>,
 }
@@ -179,7 +179,7 @@ async fn what_waits_at_a_silent_api_server_is_lost_and_begun_anew() {
     watches.lose();
     followers.lose();
     both(&mut events, lost).await;
-    // Now the lists hang. What is asked for again when it is back is answered, and not what was asked for before.
+    // Now the lists hang. Requests made after it is back are answered, and not those from before.
     let (configs, pods) = ("/api/v1/configmaps", "/api/v1/pods");
     while server.asked(configs) < 2 || server.asked(pods) < 2 {
         tokio::time::advance(Duration::from_millis(100)).await;

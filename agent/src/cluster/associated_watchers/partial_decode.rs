@@ -1,4 +1,4 @@
-//! Objects with nothing in them but what is counted: all else is skipped while they are read.
+//! Decodes only the counted fields of objects: everything else is skipped while it is read.
 
 use std::borrow::Cow;
 
@@ -25,7 +25,7 @@ pub(super) trait PartialDecode: Resource<DynamicType = (), Scope = NamespaceReso
     fn condition(&self) -> Condition;
 }
 
-/// What is read of metadata. What others manage in it (`managedFields`) is most of it.
+/// The fields of metadata that are read. Those of `managedFields`, which are not, are most of it.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 struct PartialMeta {
@@ -100,7 +100,7 @@ found_at!(ReplicaSet, "apps", "replicasets");
 found_at!(Job, "batch", "jobs");
 found_at!(EndpointSlice, "discovery.k8s.io", "endpointslices");
 
-/// What is taken of an object. None for what no API server sends: an object without name or UID.
+/// The facts kept of an object. None for one without name or UID, which no API server sends.
 pub(super) fn associate<K: PartialDecode>(object: K) -> Option<Associate> {
     let mut condition = object.condition();
     if object.meta().deletion_timestamp.is_some() {
@@ -109,7 +109,7 @@ pub(super) fn associate<K: PartialDecode>(object: K) -> Option<Associate> {
     taken(object.into_metadata(), condition)
 }
 
-/// What is taken of metadata alone.
+/// The facts from metadata alone.
 pub(super) fn link<K>(PartialObjectMeta { metadata, .. }: PartialObjectMeta<K>) -> Option<Associate> {
     taken(metadata, Condition::default())
 }

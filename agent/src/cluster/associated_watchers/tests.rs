@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use super::super::{Kinds, Scope, Watches};
 use super::*;
 
-/// What an API server answers whose lists are well and whose watches fail at once with this code.
+/// The answers of an API server whose lists succeed and whose watches fail at once with this code.
 fn answer(path: &str, watch: bool, code: u16) -> Response<BoxBody<bytes::Bytes, Infallible>> {
     let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": code, "reason": "Other",
         "message": "not now"});

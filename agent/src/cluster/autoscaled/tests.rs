@@ -53,14 +53,14 @@ async fn whoever_asks_during_a_look_shares_the_next() {
     assert_eq!(asked.load(Ordering::SeqCst), 2);
     assert!(autoscaled.namespaces.lock().expect("no holder panics").is_empty());
 
-    // An answer is for those who asked before, and for nobody after.
+    // An answer is for callers from before it began, and for none after.
     assert_eq!(autoscaled.holds(&web).await, Ok(Some(true)));
     assert_eq!(asked.load(Ordering::SeqCst), 3);
 }
 
 #[tokio::test]
 async fn what_may_not_be_asked_is_not_known_and_a_failure_is_one() {
-    // Whoever answers 404 to everything does not say that there are none.
+    // A 404 to everything does not say that there are none.
     for (code, expected) in [(403, Some(None)), (404, None), (503, None)] {
         let (autoscaled, _, permits) = server(code, json!({"kind": "Status", "status": "Failure", "code": code}));
         permits.add_permits(1);

@@ -47,7 +47,7 @@ fn widget() -> (GroupKind, Arc<str>) {
 }
 
 fn is_unknown<T>(outcome: &Result<T, Unresolved>) -> bool {
-    // Not as of a kind that is not served: what is to be removed would be taken for gone.
+    // Not as a kind that is not served: its objects would count as gone.
     matches!(outcome, Err(Unresolved::Failed(failure)) if failure.reason == tideline_common::Reason::Unavailable)
 }
 

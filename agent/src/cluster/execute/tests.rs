@@ -12,7 +12,7 @@ use super::*;
 mod api_server;
 mod refusals;
 
-/// Who may not: in the words of a policy, of a webhook, and of the API server itself.
+/// A 403: in the words of a policy, of a webhook, and of the API server itself.
 const POLICY: &str =
     "namespaces \"shop\" is forbidden: ValidatingAdmissionPolicy 'names' with binding 'all' denied request: no shop";
 const WEBHOOK: &str = "admission webhook \"policy.example\" denied the request: no shop";
@@ -119,7 +119,7 @@ fn marks(implied: bool) -> Op {
     Op::TransferOwnership { entry: entry(implied), mark: mark(), uid: "u1".parse().expect("a UID") }
 }
 
-/// Whoever refuses it: it is there for what is to be in it, and that is all that is asked of it.
+/// Whoever refuses it: the namespace exists, and that is all that is asked of it.
 #[tokio::test]
 async fn a_namespace_that_is_only_implied_and_there_needs_nobody_s_leave() {
     for (code, says, reason) in [

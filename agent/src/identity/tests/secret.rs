@@ -99,7 +99,7 @@ async fn what_may_not_be_written_over_is_not_however_often_it_is_tried() -> Resu
             there.seed != ours.seed,
             "of two homes of one identity the hub says which is to give way"
         );
-        // What is older is written over again.
+        // An older one is overwritten again.
         let older = contents(1, Some(5), 2, None);
         fake.lock().unwrap().put(&json!({"identity.json": ByteString(older.encode())}));
         keeper.copy_to_secret().await;
@@ -215,7 +215,7 @@ fn session_in(fake: &Mutex<FakeSecret>) -> Option<SessionName> {
     Some(Contents::decode(&text.0).unwrap().session)
 }
 
-/// What is in the data directory alone is lost with the node, and the next replica would be another agent to the hub.
+/// A session in the data directory alone is lost with the node, and the next replica would be another agent to the hub.
 #[tokio::test]
 async fn a_replica_uses_no_session_and_no_key_that_is_not_in_the_secret() -> Result<(), anyhow::Error> {
     let (fake, place) = fake_secret();
@@ -494,7 +494,7 @@ async fn a_secret_that_was_forbidden_is_made_when_it_may_be() -> Result<(), anyh
     Ok(())
 }
 
-/// It rots, or its disk gives it no more, while the process has in memory what was in it.
+/// The file rots, or its disk cannot read it any more, while the process has its content in memory.
 #[tokio::test]
 async fn a_file_that_is_lost_under_a_running_agent_is_written_anew_with_its_next_session() -> Result<(), anyhow::Error>
 {
@@ -552,7 +552,7 @@ async fn the_secret_serves_where_the_file_cannot_be_read() -> Result<(), anyhow:
     Ok(())
 }
 
-/// Another replica may have written it: who takes that for nothing takes the other for another agent.
+/// Another replica may have written it: reading it as empty would make two agents.
 #[tokio::test(start_paused = true)]
 async fn a_replica_waits_for_a_damaged_secret_to_be_written_anew() -> Result<(), anyhow::Error> {
     let (fake, place) = fake_secret();

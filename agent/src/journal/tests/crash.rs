@@ -1,4 +1,4 @@
-//! kill −9, again and again, of a process that writes sets and says what was acknowledged.
+//! kill −9, again and again, of a process that writes sets and prints what was acknowledged.
 //!
 //! The process is this test binary, started anew to run one test: [`a_writer_for_another_process`].
 

@@ -246,7 +246,7 @@ async fn a_set_comes_with_its_removals_wherever_a_crash_comes() -> Result<(), an
     Ok(())
 }
 
-/// The next start would finish it too, and undo what was written since.
+/// The next start would finish it too, and undo later writes.
 #[tokio::test]
 async fn what_a_disk_refused_the_rest_of_is_finished_before_anything_else_is_written() -> Result<(), anyhow::Error> {
     let (second, groups) = switched()?;

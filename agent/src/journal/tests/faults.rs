@@ -3,7 +3,8 @@
 //! File systems that are full or read-only are real ones, mounted by root; without root these tests say that they were
 //! skipped. There is one that needs nobody: `/dev/full`, and `/proc/self/mem`, whose first page nobody may touch.
 //!
-//! sled that hangs holds a lock that all of its databases in a process share. What may hang runs in a process of its own.
+//! sled that hangs holds a lock that all of its databases in a process share. A test that may hang runs in a process of its
+//! own.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -101,7 +102,7 @@ fn is_root() -> bool {
     fs::metadata("/proc/self").is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0)
 }
 
-/// Opens a journal after damage: what it gives is all of what was written, or it was moved aside, or nothing was.
+/// Opens a journal after damage: it has all of what was written, or it was moved aside, or nothing was written.
 fn opens_whole_or_empty(path: &Path, entries: &[Arc<Entry>], what: &str) -> Result<(), anyhow::Error> {
     let (journal, loaded) = Journal::open(path).map_err(|error| anyhow::anyhow!("{what}: {error}"))?;
     if loaded.accepted.is_some() {
@@ -344,7 +345,7 @@ async fn an_engine_that_met_a_full_disk_ends_its_writes_and_is_opened_again() ->
         let engine = Arc::clone(&engine);
         move || done.send(engine.commit(&groups))
     });
-    // Sled may have forgotten to wake the one who waits.
+    // Sled may have forgotten to wake the waiting caller.
     let outcome = match outcome.recv_timeout(Duration::from_secs(5)) {
         Ok(outcome) => outcome,
         Err(_hangs) => {
@@ -430,7 +431,7 @@ async fn without_room_to_open_it_the_journal_is_away_until_there_is() -> Result<
     Ok(())
 }
 
-/// sled that meets a full disk may hang, and an opening has nobody who wakes it.
+/// sled that meets a full disk may hang, and nobody wakes an opening.
 #[tokio::test]
 async fn a_switch_is_finished_only_where_there_is_room_for_it() -> Result<(), anyhow::Error> {
     let Some(disk) = Disk::mounted(48)? else { return Ok(()) };
@@ -498,7 +499,7 @@ async fn a_journal_that_hangs_says_so_in_time_and_lets_the_process_end() -> Resu
     assert!(matches!(refused, Err(Error::Write(_))), "{refused:?}");
     assert_eq!(journal.disk(), write_watchdog::Disk::Answers);
     assert_eq!(journal.body(entries[7].input)?, body(7), "what is there can be read");
-    // Nothing is closed while the disk does not take a byte: what is there could not be read any more.
+    // Nothing is closed while the disk does not take a byte: the content could not be read any more.
     let probe = disk.journal().with_extension("probe");
     fs::create_dir(&probe)?;
     let refused = write().await;

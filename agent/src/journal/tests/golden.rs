@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use super::*;
 use crate::identity::{Found, HomeIn, TargetName};
 
-/// What is recorded now. It rises with each release that changes a layout, so that what an earlier one wrote stays.
+/// What is recorded now. It rises with each release that changes a layout, so that recordings of earlier ones stay.
 const RECORDING: &str = "v1";
 
 /// Where the recordings are, a directory each.
@@ -118,7 +118,7 @@ fn unsent() -> ObjectReport {
     }
 }
 
-/// The identity of an agent that was another target before, and whose key was revoked.
+/// The identity of an agent that had another target before, and whose key was revoked.
 async fn record_identity(directory: &Path) -> Result<(), anyhow::Error> {
     let keeper = Arc::new(Found::look(directory, Some(&token()), None, HomeIn::Directory).await?.keep()?);
     for (target, revision) in [(former(), 6), (target(), 7)] {

@@ -146,7 +146,7 @@ async fn what_the_medium_refuses_beside_the_journal_is_not_its_damage() -> Resul
     opening.begin()?;
     fs::remove_file(path.with_extension("opening"))?;
     fs::create_dir(path.with_extension("opening"))?;
-    // Nothing to answer for who opened it.
+    // Nothing that could answer the opening.
     opening.end();
     Ok(())
 }

@@ -31,7 +31,7 @@ fn poll() -> DesiredRequest {
     }
 }
 
-/// What was asked, and how it was sent.
+/// The request, and how it was sent.
 fn sent(nonce: &str) -> (Outgoing, Sending) {
     let outgoing = Outgoing::new(&Request::Desired(poll())).expect("small");
     let parameters = Parameters { key_id: "target", created: 0, nonce };

@@ -66,7 +66,7 @@ fn authorities_that_are_given_later_are_trusted_by_another_client() {
     assert_eq!(client.given, given);
 }
 
-/// The system learnt of an authority since: whoever reads its roots once never sees it.
+/// The system learnt of an authority since: a client that read its roots once never sees it.
 #[test]
 fn a_client_that_finds_the_hub_nowhere_is_made_anew_every_ten_minutes() {
     tideline_runtime::tls::install_provider();

@@ -42,7 +42,7 @@ fn status() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    /// Where several ask for one object, each finds what it asked for in what is sent.
+    /// Where several ask for one object, each finds what it asked for in the report.
     #[test]
     fn along_the_asked_paths_the_cut_is_like_the_whole(asked in prop::collection::btree_set(prop::sample::select(PATHS), 1..4), status in status()) {
         let cut = json!({"status": StatusPaths::new(asked.iter().copied()).expect("they are paths").cut(status.clone())});

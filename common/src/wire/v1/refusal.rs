@@ -32,10 +32,10 @@ impl Refusal {
 pub enum RefusalKind {
     /// 400: the message cannot be read.
     Malformed,
-    /// 401: the signature is missing or wrong, or there is no such token. Whoever sends anything can make the hub say so:
-    /// it says nothing about an agent.
+    /// 401: the signature is missing or wrong, or there is no such token. Anybody can provoke this answer, so it says nothing
+    /// about an agent.
     Unauthenticated,
-    /// 404: this hub has no record of such a target, so it cannot verify whose request this is, and judges nobody.
+    /// 404: this hub has no record of such a target, so it cannot verify the sender, and judges nobody.
     UnknownTarget,
     /// 409: the request names no number that is free in this run of the hub. The answer names the run, and the next
     /// number: sign the same request again with that.

@@ -13,7 +13,7 @@ use crate::processes::{SOON, fails};
 /// A frozen agent's first two pauses, of four minutes at most each.
 const ASKED_AGAIN: Duration = Duration::from_mins(9);
 
-/// The IDs of the agents that the SyncTarget shows: who keeps the cluster, and who waits.
+/// The IDs of the agents that the SyncTarget shows: the one that keeps the cluster, and the one that waits.
 fn shown(target: &Value) -> Result<(String, String)> {
     let status = &target["status"];
     let instances = status["instances"].as_array().cloned().unwrap_or_default();

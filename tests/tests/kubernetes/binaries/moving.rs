@@ -1,4 +1,4 @@
-//! A hub moves to another port, name and authority. An agent that is told follows untouched; one that was not is told on site.
+//! A hub moves to another port, name and authority. An agent that is told follows by itself; one that was not is told on site.
 
 use std::time::Duration;
 
@@ -43,7 +43,7 @@ async fn an_agent_follows_its_hub_and_finds_one_that_moved_without_a_word_by_its
     let (old, new) = (site.hub.listen.port(), free_port()?);
     let (old_url, new_url) = (format!("https://127.0.0.1:{old}"), format!("https://localhost:{new}"));
 
-    // The hub says where it will be, and who will certify it.
+    // The hub announces its next address and authority.
     site.hub.stop().await?;
     rotates(&site, "prepare").await?;
     serves_at(&mut site, old, &[old_url, new_url.clone()]).await?;

@@ -1,4 +1,4 @@
-//! Hubs that lost some or all of what they knew, with the keys that their agents know.
+//! Hubs that lost some or all of their data, and have the keys that their agents know.
 
 use std::fs;
 use std::path::Path;
@@ -89,7 +89,7 @@ async fn a_hub_restored_from_a_backup_says_so_and_removes_nothing_before_a_perso
     ensure!(breaks(&site).await?.iter().any(|it| it["cause"] == "Restored"), "both are shown");
     site.target_shows("that history was lost", says_lost).await?;
 
-    // Also what this hub knows of, and is taken out now, stays; and so it is for a start.
+    // An object that this hub knows, and that is unassigned now, stays as well; for the time being.
     deletes(&site, "web-002").await?;
     site.agent.process.kill()?;
     site.agent.resume()?;
@@ -111,7 +111,7 @@ async fn a_hub_restored_from_a_backup_says_so_and_removes_nothing_before_a_perso
     site.agent.runs()
 }
 
-/// Leaves the hub nothing but who it is.
+/// Leaves the hub nothing but its identity.
 fn forgets(former: &Path, data_dir: &Path) -> Result<()> {
     fs::create_dir(data_dir)?;
     let file = data_dir.join("identity.json");
@@ -131,7 +131,7 @@ async fn a_hub_with_an_empty_store_learns_from_the_agent_that_takes_its_token_an
     site.hub.resume().await?;
     site.agent.says_of_itself("unknown-to-hub", SOON).await?;
     site.agent.says("UnknownToHub").await?;
-    // As without a hub: what is deleted by hand comes back, and nothing goes.
+    // As without a hub: deleted objects are recreated, and nothing is removed.
     site.placed().delete("web-000", &DeleteParams::default()).await?;
     site.has(before.len()).await?;
     let before = site.uids().await?;

@@ -8,7 +8,7 @@ use http_body_util::BodyExt;
 use kube::client::Body;
 use serde_json::{Map, Value, json};
 
-/// What is asked, as far as one request is refused and another is not.
+/// Requests, as far as one is refused and another is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Verb {
     Get,
@@ -20,7 +20,7 @@ pub(super) enum Verb {
     List,
 }
 
-/// What is said instead of carrying it out.
+/// The answer instead of carrying it out.
 #[derive(Clone, Debug)]
 pub(super) enum Refusal {
     Status {
@@ -51,7 +51,7 @@ pub(super) struct Fault {
 pub(super) struct ApiServer {
     /// By path.
     pub(super) objects: BTreeMap<String, Value>,
-    /// What was made of them since it was asked last, by path: how each stands, or stood before it went.
+    /// Objects created since the last call, by path: their present state, or their last.
     pub(super) news: Vec<(String, News)>,
     pub(super) fault: Option<Fault>,
     /// About which object or list, by name.
@@ -122,7 +122,7 @@ fn respond(code: u16, retry_after: Option<u64>, body: Vec<u8>) -> Response<Body>
     response
 }
 
-/// What is asked, and about which object; of a list, about which namespace. None for discovery.
+/// The verb, and the key of its object; of a list, its namespace. None for discovery.
 fn verb_of(method: &Method, path: &str, query: &str, media_type: &str, body: &Value) -> Option<(Verb, String)> {
     let rest = KINDS.iter().find_map(|(root, ..)| path.strip_prefix(root)?.strip_prefix('/'))?;
     let (namespace, name) = match rest.split('/').collect::<Vec<_>>()[..] {

@@ -22,7 +22,7 @@ use crate::core::{
     Config, Core, Effect, Enrolled, Event, FuseLimits, ListedItem, Loaded, Request, RequestId, Served, Timer,
 };
 
-/// What has no fault, in whatever wave, is done by then: five tries of what is in a lower one.
+/// Objects without a fault, in whatever wave, are done by then: five attempts at one in a lower wave.
 const OTHERS_DONE: Duration = Duration::from_mins(3);
 /// How long it is watched what comes of the rest after that: an hour in all.
 const WATCHED: Duration = Duration::from_mins(57);
@@ -41,7 +41,7 @@ const VICTIM: &str = "web";
 enum Task {
     Create,
     Change,
-    /// Changed in what cannot be changed.
+    /// Changed in an immutable field.
     Replace,
     Remove,
     LetGo,
@@ -371,7 +371,7 @@ async fn check(task: Task, kind: &str, verb: Verb, said: &Said, times: Option<u3
     let done = if removes {
         !world.hub.tombstones.keys().any(|tombstone| tombstone.key == victim)
     } else {
-        // What is left to others is not as the source says.
+        // An object with fields left to others is not as the source says.
         let left = matches!(reported, Some((_, Some(Reason::FieldConflict), _)));
         (world.is_applied(&victim, 2) || left) && matches!(reported, Some((Progress::Applied, ..)))
     };
@@ -391,14 +391,14 @@ async fn check(task: Task, kind: &str, verb: Verb, said: &Said, times: Option<u3
     }
 }
 
-/// Something that is said instead of what was asked for.
+/// The answer given instead of the requested one.
 #[derive(Clone, Debug)]
 struct Said {
     refusal: Refusal,
     reason: Reason,
     /// What of it a person is to read.
     words: String,
-    /// It speaks of another object, or of none: what is said of that in the end are words of ours.
+    /// It names another object, or none: the final report of it is in our own words.
     is_about_another: bool,
     /// It says that nothing is there.
     is_of_nothing: bool,
@@ -482,7 +482,7 @@ const MESSAGES: [&str; 16] = [
     "the server is currently unable to handle the request",
 ];
 
-/// Of whom it is said, and why.
+/// The object of the answer, and its reason.
 fn details() -> Vec<Value> {
     let of = |name: &str, kind: &str| json!({"name": name, "kind": kind});
     let cause = |reason: &str, field: &str, message: &str| {
@@ -516,7 +516,7 @@ fn reading(code: u16, refused: &Refused) -> String {
     format!("{code} {reason} {retry_after:?} {missing} {kind_missing} {there} {stale} {conflicts:?}")
 }
 
-/// One of each reading of all that an API server may say, and what is no word of its.
+/// One of each kind of answer that an API server may give, and one that is none of its own.
 fn all_said() -> Vec<Said> {
     let mut said: BTreeMap<String, Said> = BTreeMap::new();
     let products = CODES.into_iter().flat_map(|code| REASONS.into_iter().map(move |reason| (code, reason)));
