@@ -24,6 +24,8 @@ mod namespaces;
 mod own_namespace;
 mod proxy;
 mod run;
+#[cfg(any(test, feature = "simulated-cluster"))]
+pub mod simulated_cluster;
 mod start_input;
 mod status_logger;
 mod write_watchdog;

@@ -11,8 +11,8 @@ use tideline_common::{
 
 use super::model::object::Me;
 
-mod cluster;
 pub(crate) mod hub;
+mod watches;
 pub(crate) mod world;
 
 use world::World;
@@ -84,7 +84,7 @@ fn a_large_set_is_created_once_and_in_order() {
 #[test]
 fn after_a_hub_lost_its_history_nothing_is_deleted_until_it_is_assigned_again() {
     let mut world = World::new(3);
-    let keys: Vec<ObjectKey> = (0..20).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
+    let keys: Vec<ObjectKey> = (0..20).map(|i| key("apps", "Deployment", &format!("d{i:02}"))).collect();
     for key in &keys {
         world.hub.put(key, 1, 1);
     }
@@ -159,18 +159,18 @@ fn what_comes_back_and_leaves_again_is_counted_whole_by_the_fuse() {
 #[test]
 fn what_stands_is_taken_up_after_the_journal_was_lost_and_not_written_again() {
     let mut world = World::new(3);
-    let keys: Vec<ObjectKey> = (0..20).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
+    let keys: Vec<ObjectKey> = (0..20).map(|i| key("apps", "Deployment", &format!("d{i:02}"))).collect();
     for key in &keys {
         world.hub.put(key, 1, 1);
     }
     world.heal();
     world.quiesce();
-    let (ops, versions) = (world.ops, world.cluster.versions());
+    let (ops, versions) = (world.ops, world.cluster.versions);
     world.lose_journal();
     world.quiesce();
     world.check_converged();
     world.check_reported();
-    assert_eq!(world.cluster.versions(), versions, "nothing is written");
+    assert_eq!(world.cluster.versions, versions, "nothing is written");
     // Each is compared once, and read once for its status.
     assert!(world.ops - ops <= 40, "{}", world.ops - ops);
     world.check_at_rest();
@@ -186,7 +186,7 @@ fn what_is_created_once_is_handed_over_by_its_mark_alone_and_goes_with_its_new_s
     world.quiesce();
     world.cluster.edit(&once);
     world.quiesce();
-    let (before, versions) = (world.cluster.objects[&once].clone(), world.cluster.versions());
+    let (before, versions) = (world.cluster.objects[&once].clone(), world.cluster.versions);
 
     world.hub.put(&once, 2, 2);
     world.quiesce();
@@ -195,12 +195,12 @@ fn what_is_created_once_is_handed_over_by_its_mark_alone_and_goes_with_its_new_s
     let after = &world.cluster.objects[&once];
     assert_eq!(after.mark.as_ref().map(|mark| &mark.source.uid), Some(&uid("s2")));
     assert_eq!((&after.uid, after.input), (&before.uid, None), "what somebody changed stays so");
-    assert_eq!(world.cluster.versions(), versions + 1, "it is written once");
+    assert_eq!(world.cluster.versions, versions + 1, "it is written once");
     assert!(world.hub.tombstones.is_empty(), "the former source is done with");
 
     world.hub.remove(&once);
     world.quiesce();
-    world.cluster.finalize();
+    world.cluster.do_chores();
     world.quiesce();
     world.check_converged();
     world.check_reported();
@@ -364,7 +364,7 @@ fn a_controller_stays_until_what_it_finalizes_is_gone_or_had_its_time() {
         }
         world.heal();
         world.quiesce();
-        world.cluster.finalizers.insert(resource.clone());
+        world.cluster.faults.unfinalized.insert(resource.clone());
         for key in &both {
             world.hub.remove(key);
         }
@@ -372,8 +372,8 @@ fn a_controller_stays_until_what_it_finalizes_is_gone_or_had_its_time() {
         assert!(world.cluster.objects[&resource].deleting);
         assert!(world.cluster.objects.contains_key(&controller) && !world.cluster.objects[&controller].deleting);
         if finalized {
-            world.cluster.finalizers.clear();
-            world.cluster.finalize();
+            world.cluster.faults.unfinalized.clear();
+            world.cluster.do_chores();
         }
         world.run_for(Duration::from_secs(if finalized { 5 } else { 60 }));
         let gone = |key| world.cluster.objects.get(key).is_none_or(|local| local.deleting);

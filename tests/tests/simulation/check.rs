@@ -1,13 +1,13 @@
 //! What must hold at rest.
 
 use tideline_agent::core::AgentMode;
+use tideline_agent::simulated_cluster::{has_ttl, is_deployment, is_job};
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{Continuity, Decommission, DecommissionReport, ObjectReport, Progress, Terminal};
 use tideline_common::{
     ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Entry, EntryState, Formers, ObjectKey, Ownership, Reason,
 };
 
-use crate::cluster::{has_ttl, is_deployment, is_job};
 use crate::world::World;
 
 /// How an assigned object compares with its entry.
@@ -36,7 +36,7 @@ impl World {
         if policy.drift == DriftPolicy::Report && local.owner.as_ref() == Some(&entry.source.uid) && edited {
             return Standing::AsAssigned;
         }
-        match (ours && local.label, source, local.input == Some(entry.input)) {
+        match (ours && local.label.is_some(), source, local.input == Some(entry.input)) {
             (false, _, _) => Standing::Otherwise("is not marked as ours"),
             (true, false, _) => Standing::Otherwise("carries another source's identity"),
             (true, true, false) => Standing::Otherwise("has another input"),
@@ -128,13 +128,12 @@ impl World {
     }
 
     fn check_status(&self, key: &ObjectKey, report: &ObjectReport) {
-        if !self.cluster.objects[key].label {
-            // Created once and then left alone, even without its label: it is not checked.
+        if self.cluster.objects[key].label.is_none() {
+            // Created once and then left alone, even without its label: it is not looked at.
             return;
         }
         let status = report.status.as_ref().map(|status| status.get().to_owned());
-        let local = &self.cluster.objects[key];
-        let expected = local.observed(key).status.map(|_| local.status_text());
+        let expected = is_deployment(&key.kind).then(|| self.cluster.objects[key].status_text());
         assert_eq!(status, expected, "the status of {key} is not what the hub was told");
     }
 
@@ -148,8 +147,8 @@ impl World {
             return;
         }
         let local = &self.cluster.objects[key];
-        if !local.label || self.cluster.ownership(key) != Some(Ownership::Ours) {
-            // It is not checked.
+        if local.label.is_none() || self.cluster.ownership(key) != Some(Ownership::Ours) {
+            // It is not looked at.
             return;
         }
         let pods = told(AssociatedKind::Pods).unwrap_or_else(|| panic!("the Pods of {key} are not counted: {made:?}"));
@@ -175,12 +174,12 @@ impl World {
                     && report.reason.is_some_and(|reason| unexplained || reason != Reason::HistoryLost)
             })
         };
-        let adopted = self.cluster.agents.formers != Formers::default();
-        // What its former target was to remove does not concern the present one, so nobody reports it.
+        let adopted = self.cluster.agent.formers != Formers::default();
+        // What its former target was to remove is no matter of the present one, and so told by nobody.
         let may_be_unknown = |key: &ObjectKey| (self.restored || adopted) && self.may_be_unknown(key);
         for (key, local) in self.cluster.objects.iter().filter(|(key, _)| !may_be_unknown(key)) {
-            let ours = self.cluster.ownership(key) == Some(Ownership::Ours) && local.label;
-            // A removal may have ended with its target.
+            let ours = self.cluster.ownership(key) == Some(Ownership::Ours) && local.label.is_some();
+            // A removal may have ended with the target that it was for.
             let untold = || self.hub.tombstones().iter().all(|tombstone| tombstone.key != *key);
             let unexplained = lost || (adopted && untold());
             let held = || held(key, unexplained);
@@ -223,7 +222,7 @@ impl World {
     pub(crate) fn is_all_marked(&self) -> bool {
         let marked = |key: &ObjectKey| {
             let local = self.cluster.objects.get(key);
-            local.is_some_and(|local| local.label && self.cluster.ownership(key) == Some(Ownership::Ours))
+            local.is_some_and(|local| local.label.is_some() && self.cluster.ownership(key) == Some(Ownership::Ours))
         };
         self.journal().entries.keys().all(marked)
     }

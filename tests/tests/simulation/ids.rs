@@ -1,6 +1,6 @@
 use std::str::FromStr;
 
-use tideline_common::{GroupKind, ObjectKey};
+use tideline_common::{Formers, GroupKind, ObjectKey, Owner, TargetId};
 
 pub(crate) const HUB: &str = "11111111-1111-4111-8111-111111111111";
 pub(crate) const OTHER_HUB: &str = "99999999-9999-4999-8999-999999999999";
@@ -24,15 +24,7 @@ pub(crate) fn key(group: &str, kind: &str, namespace: &str, name: &str) -> Objec
     ObjectKey::new(GroupKind::new(group, kind), namespace, name)
 }
 
-/// The kind that the one definition defines.
-pub(crate) fn widget() -> GroupKind {
-    GroupKind::new("example.com", "Widget")
-}
-
-pub(crate) fn is_namespace(kind: &GroupKind) -> bool {
-    kind.is("", "Namespace")
-}
-
-pub(crate) fn is_definition(kind: &GroupKind) -> bool {
-    kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
+/// Whose marks an agent of that target takes for its own, which was another before.
+pub(crate) fn owner(target: TargetId, formers: Formers) -> Owner {
+    Owner { hub: parse(HUB), target, formers }
 }

@@ -1,5 +1,6 @@
 //! Jobs run once, whatever is lost: at the agent its journal, at the hub what it was told since a backup.
 
+use tideline_agent::simulated_cluster::Stripped;
 use tideline_common::wire::v1::Terminal;
 use tideline_common::{ApplyMode, ApplyPolicy, ObjectKey, Reason, Recreate, SpaceName};
 use tideline_hub::summary::TargetReports;
@@ -170,7 +171,7 @@ fn a_job_that_no_list_shows_is_not_taken_for_gone() {
             if world.draw().is_multiple_of(2) {
                 world.restart_agent();
             }
-            world.touch(|cluster| cluster.strip(&job, false, true));
+            world.touch(|cluster| cluster.strip(&job, Stripped::Label));
             world.pass(2 * DONE);
             assert_eq!(world.uids(), before, "it lost its label, and was not given it again");
             world.check_converged();

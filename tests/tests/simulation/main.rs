@@ -8,7 +8,6 @@
 mod again;
 mod away;
 mod check;
-mod cluster;
 mod copies;
 mod faults;
 mod handover;

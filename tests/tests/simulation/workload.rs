@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
+use tideline_agent::simulated_cluster::{is_definition, is_namespace, widget};
 use tideline_common::{
     ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Gate, ObjectKey, Prune, SourceRef, SpaceName, Takeover,
     TargetId,
@@ -12,7 +13,7 @@ use tideline_hub::ledger::Ledger;
 use tideline_hub::placement::{Assignment, Change, GroupResource, Input, SourceId, Variant};
 
 use crate::hub::in_advance;
-use crate::ids::{OTHER_TARGET, is_definition, is_namespace, key, parse, widget};
+use crate::ids::{OTHER_TARGET, key, parse};
 use crate::random::Random;
 
 /// One object of one space.

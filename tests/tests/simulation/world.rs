@@ -9,15 +9,16 @@ use tideline_agent::core::{
     AssociatedNews, Core, Event, FuseLimits, ListId, Op, OpId, OpResult, PatrolTally, PersistId, RequestId, Timer,
     Write,
 };
+use tideline_agent::simulated_cluster::{Chore, Cluster};
 use tideline_common::replay::RunNumbers;
 use tideline_common::wire::v1::RefusalKind;
-use tideline_common::{AssociatedKind, Epoch, GroupKind, Monotonic, ObjectKey, SessionName, TargetId, Uid};
+use tideline_common::{AssociatedKind, Epoch, Formers, GroupKind, Monotonic, ObjectKey, SessionName, TargetId, Uid};
 use tideline_hub::ledger::Retention;
 use tideline_hub::link::core as link;
 
-use crate::cluster::{Chore, Cluster};
 use crate::faults::{CHAOS, Faults, NONE};
 use crate::hub::{Disk, Hub};
+use crate::ids::{TARGET, owner, parse};
 use crate::journal::Journal;
 use crate::plans::Probe;
 use crate::random::Random;
@@ -332,7 +333,7 @@ impl World {
             other: None,
             runs: 0,
             hub: Hub::new(scenario.unassigns, retention(scenario, seed)),
-            cluster: Cluster::default(),
+            cluster: Cluster::new(owner(parse(TARGET), Formers::default())),
             workload: Workload::new(scenario.config_maps),
             requests: BTreeMap::new(),
             proxy: Proxy::default(),
@@ -392,7 +393,7 @@ impl World {
         self.faults = NONE;
         self.partitioned = self.hub_gone;
         self.let_in();
-        self.cluster.outage = None;
+        self.cluster.faults.outage = None;
         self.heal_agent();
         if !self.hub.up && !self.hub_gone {
             self.hub_starts();
@@ -527,7 +528,7 @@ impl World {
                 self.cluster.do_chore(&chore);
                 self.cluster_changed();
             }
-            Happening::OutageEnds => self.cluster.outage = None,
+            Happening::OutageEnds => self.cluster.faults.outage = None,
             Happening::PartitionEnds => self.partitioned = self.hub_gone,
             Happening::ShutOutEnds => self.let_in(),
             Happening::MoveEnds => self.move_ends(),

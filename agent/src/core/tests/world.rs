@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tideline_common::wire::v1::{ClusterFacts, Decommission, DecommissionReport, EnrolRequest, Progress, RefusalKind};
-use tideline_common::{Monotonic, ObjectKey, Uid};
+use tideline_common::{Formers, GroupKind, Monotonic, ObjectKey, Owner, Uid};
 
-use super::cluster::Cluster;
 use super::hub::Hub;
-use super::{Random, hub_id, key};
+use super::watches::{Watches, list_in_pages};
+use super::{Random, heir, hub_id, key, target_id};
 use crate::core::{
     AgentMode, Answer, Config, Core, Effect, Enrolled, Event, Failure, FuseLimits, LinkFailure, Loaded, Op,
     PatrolTally, RemovalPolicy, Request, RequestId, Timer, Write,
 };
+use crate::simulated_cluster::{Cluster, Faults, Means, Stripped, is_deployment};
 
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 pub(in crate::core) struct World {
@@ -29,6 +30,7 @@ pub(in crate::core) struct World {
     /// The facts of the cluster when an agent begins.
     facts: Option<ClusterFacts>,
     pub(in crate::core) cluster: Cluster,
+    pub(in crate::core) watches: Watches,
     pub(in crate::core) hub: Hub,
     keys: Vec<ObjectKey>,
     link_up: bool,
@@ -73,6 +75,14 @@ pub(crate) fn config(seed: u64, fuse: FuseLimits) -> Config {
     }
 }
 
+/// Whatever it comes to be, the agent's marks are its own, and the namespace of all objects is there.
+fn cluster() -> Cluster {
+    let formers = Formers::default().with(heir(0)).with(heir(1));
+    let faults = Faults { finalizer_on_one_in: Some(5), ..Faults::default() };
+    let agent = Owner { hub: hub_id(), target: target_id(), formers };
+    Cluster { namespaces: ["shop".into()].into(), faults, ..Cluster::new(agent) }
+}
+
 impl World {
     pub(in crate::core) fn new(seed: u64) -> Self {
         Self::with_fuse(seed, NO_FUSE)
@@ -97,7 +107,8 @@ impl World {
             timers: BTreeMap::new(),
             journal: Loaded { token_spent: true, ..Loaded::default() },
             facts: Some(ClusterFacts::default()),
-            cluster: Cluster::default(),
+            cluster: cluster(),
+            watches: Watches::default(),
             hub: Hub::with_pages_of(2),
             keys,
             link_up: true,
@@ -127,17 +138,19 @@ impl World {
             3 => self.hub.remove(&key),
             4 | 5 => self.disturb_cluster(),
             6 => self.crash(),
-            _ => self.cluster.lose_watch(&key.kind),
+            _ => self.lose_watch(&key.kind),
         }
     }
 
     pub(in crate::core) fn disturb_cluster(&mut self) {
         let key = self.random.pick(&self.keys);
         match self.random.below(6) {
-            0 => self.cluster.delete(&key),
-            1 => self.cluster.strip(&key),
+            0 => {
+                self.cluster.delete(&key);
+            }
+            1 => self.cluster.strip(&key, Stripped::Both),
             2 => self.cluster.edit(&key),
-            3 => self.cluster.intrude(&key),
+            3 => self.cluster.intrude(&key, Means::Declaratively),
             _ => {
                 self.status += 1;
                 self.cluster.set_status(&key, self.status);
@@ -173,7 +186,7 @@ impl World {
         }
         self.waiting.clear();
         self.timers.clear();
-        self.cluster.restart_watches();
+        self.watches.restart(&mut self.cluster);
         let config = Config {
             facts: self.facts.clone().unwrap_or_default(),
             answered: self.facts.is_some(),
@@ -238,11 +251,21 @@ impl World {
 
     pub(in crate::core) fn heal_cluster(&mut self) {
         self.faults = false;
-        // People remove foreign objects that have assigned keys.
-        let strangers = self.cluster.objects.iter().filter(|(_, local)| !local.ours);
+        // People take away what is in the way.
+        let strangers = self.cluster.objects.iter().filter(|(_, local)| local.declarative);
         for key in strangers.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.cluster.delete(&key);
         }
+    }
+
+    /// A watch breaks, misses whatever it has not said, and is begun again.
+    pub(in crate::core) fn lose_watch(&mut self, kind: &GroupKind) {
+        self.watches.lose(kind, &mut self.cluster);
+    }
+
+    /// A watch lists all there is once more.
+    pub(in crate::core) fn list(&mut self, kind: &GroupKind) {
+        self.watches.list(kind, &mut self.cluster);
     }
 
     pub(in crate::core) fn run_with_faults(&mut self, steps: usize) {
@@ -262,8 +285,9 @@ impl World {
     pub(in crate::core) fn run_just(&mut self, time: Duration) {
         let until = self.now + time;
         loop {
+            self.watches.hear(&mut self.cluster);
             let news = self.waiting.iter().any(|(_, _, request)| !self.hub.would_wait(request));
-            let busy = news || !self.cluster.feed.is_empty() || !self.pending.is_empty();
+            let busy = news || !self.watches.feed.is_empty() || !self.pending.is_empty();
             let due = self.timers.values().chain(self.waiting.iter().map(|(at, ..)| at)).any(|at| *at <= until);
             if !busy && !due {
                 self.now = until;
@@ -310,9 +334,10 @@ impl World {
     }
 
     pub(in crate::core) fn advance(&mut self) {
-        let feed = !self.cluster.feed.is_empty();
+        self.watches.hear(&mut self.cluster);
+        let feed = !self.watches.feed.is_empty();
         if feed && (self.pending.is_empty() || self.random.chance(50)) {
-            let event = self.cluster.feed.pop_front().unwrap();
+            let event = self.watches.feed.pop_front().unwrap();
             self.step(event);
         } else if !self.pending.is_empty() {
             let at = self.random.below(self.pending.len());
@@ -379,7 +404,7 @@ impl World {
                 self.step(Event::Executed { id, result });
             }
             Effect::ListMetadata { id, kind, .. } => {
-                for event in self.cluster.list_metadata(id, &kind) {
+                for event in list_in_pages(&self.cluster, id, &kind) {
                     self.step(event);
                 }
             }
@@ -388,7 +413,7 @@ impl World {
     }
 
     fn pass_time(&mut self) {
-        self.cluster.finalize();
+        self.cluster.do_chores();
         if let Some(at) = self.waiting.iter().position(|(_, _, request)| !self.hub.would_wait(request)) {
             let (_, id, request) = self.waiting.remove(at);
             let result = self.hub.reply(request);
@@ -418,8 +443,8 @@ impl World {
                 Effect::SetTimer { timer, at } => {
                     self.timers.insert(timer, at);
                 }
-                Effect::Watch(kinds) => self.cluster.watch(kinds),
-                Effect::Relist(kinds) => kinds.iter().for_each(|kind| self.cluster.list(kind)),
+                Effect::Watch(kinds) => self.watches.watch(kinds, &mut self.cluster),
+                Effect::Relist(kinds) => kinds.iter().for_each(|kind| self.list(kind)),
                 Effect::Stopped => assert!(self.stopping, "nobody asked for it"),
                 Effect::Freeze(_) | Effect::UnknownToHub | Effect::Thaw => self.standings.push(format!("{effect:?}")),
                 Effect::Execute { ref op, .. } => {
@@ -453,13 +478,15 @@ impl World {
         let (Op::Delete { key, uid, .. } | Op::Orphan { key, uid, .. }) = op else { return };
         let Some(local) = self.cluster.objects.get(key).filter(|local| local.uid == *uid) else { return };
         let seed = self.seed;
-        assert!(local.ours, "seed {seed}: {key} is not ours");
-        // What was due for orphaning before it was assigned again is orphaned if it may not be taken over.
+        assert!(!local.declarative, "seed {seed}: {key} is not ours");
+        let orphans = matches!(op, Op::Orphan { .. });
+        assert!(local.created || orphans, "seed {seed}: {key} is deleted and was not created by the agent");
+        // What was to be let go of before it was assigned again is, where it may not be taken over.
         let lets_go = |policy: &RemovalPolicy| matches!(policy, RemovalPolicy::Tombstone(policy) if policy.lets_go());
         let mut removing = self.journal.removing.iter();
         let overtaken = removing.any(|(tombstone, policy)| tombstone.key == *key && lets_go(policy));
         let assigned = self.journal.entries.iter().any(|entry| entry.key == *key);
-        let allowed = !assigned || (overtaken && matches!(op, Op::Orphan { .. }));
+        let allowed = !assigned || (overtaken && orphans);
         assert!(allowed, "seed {seed}: {key} is assigned");
         let authorised = self.journal.removing.iter().any(|(tombstone, policy)| {
             let marked = local.mark.as_ref().is_none_or(|mark| mark.source.uid == tombstone.source);
@@ -469,7 +496,7 @@ impl World {
         assert!(!keeps || !matches!(op, Op::Delete { .. }), "seed {seed}: {key} is deleted, and all is to be kept");
         let authorised = authorised || self.core.decommission != Decommission::No;
         let authorised = authorised || self.hub.approved.iter().any(|removal| removal.key == *key);
-        let releases = matches!(op, Op::Orphan { .. }) && self.hub.released.iter().any(|removal| removal.key == *key);
+        let releases = orphans && self.hub.released.iter().any(|removal| removal.key == *key);
         let authorised = authorised || releases;
         assert!(authorised, "seed {seed}: nothing authorises the removal of {key}");
     }
@@ -504,7 +531,8 @@ impl World {
             assert_eq!(report.input, Some(entry.input), "seed {seed}: {key}");
             assert_eq!(report.source_uid, entry.source.uid, "seed {seed}: {key}");
             let status = report.status.as_ref().map(|status| status.get().to_owned());
-            assert_eq!(status, Some(self.cluster.objects[key].status_text()), "seed {seed}: {key}");
+            let expected = is_deployment(&key.kind).then(|| self.cluster.objects[key].status_text());
+            assert_eq!(status, expected, "seed {seed}: {key}");
         }
         assert_eq!(self.hub.reports.len(), self.hub.desired.len(), "seed {seed}: reports of what is gone");
     }
@@ -545,7 +573,7 @@ impl World {
         self.pending.clear();
         self.waiting.clear();
         self.timers.clear();
-        self.cluster.restart_watches();
+        self.watches.restart(&mut self.cluster);
         self.core = Core::new(config(self.seed, self.fuse), self.journal.clone()).having(heard);
         self.step(Event::Started);
     }

@@ -21,7 +21,7 @@ impl Outcome {
         let mut facts = BTreeMap::new();
         for (key, local) in &world.cluster.objects {
             let text = format!(
-                "input {:?}, mark {:?}, labelled {}, deleting {}, created by us {}",
+                "input {:?}, mark {:?}, label {:?}, deleting {}, created by us {}",
                 local.input, local.mark, local.label, local.deleting, local.created
             );
             facts.insert(format!("{key} at the cluster"), text);

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use tideline_agent::core::{Applied, Created, Effect, Event, Observed, Op, OpResult, Orphaned, OwnershipTransferred};
+use tideline_agent::simulated_cluster::{Cluster, Local};
 use tideline_common::wire::v1::Refusal;
 use tideline_common::{GroupKind, ObjectKey};
 use tideline_hub::link::core as link;
 
 use super::effects::{self, AgentEffect, HubEffect};
 use super::plan::{Absence, Disturbance, When};
-use crate::cluster::{Cluster, Local};
 use crate::journal::Journal;
 
 /// What happened in a run, by number: the points at which another run of the same workload can be disturbed.

@@ -1,10 +1,11 @@
 //! What people do while a plan disturbs the rest. Small worlds: one object for each way in which objects differ.
 
+use tideline_agent::simulated_cluster::{Means, Stripped, is_definition, is_namespace};
 use tideline_common::{
     ApplyMode, ApplyPolicy, ApproveDeletions, DriftPolicy, Gate, ObjectKey, Prune, SpaceName, Takeover,
 };
 
-use crate::ids::{is_definition, is_namespace, key, parse};
+use crate::ids::{key, parse};
 use crate::workload::Targets;
 use crate::world::World;
 
@@ -99,8 +100,8 @@ fn common(key: &ObjectKey) -> bool {
 
 fn strangers(world: &mut World) {
     world.touch(|cluster| {
-        cluster.intrude(&key("", "Namespace", "", "shop"), None, false);
-        cluster.intrude(&config_map("adopted"), None, true);
+        cluster.intrude(&key("", "Namespace", "", "shop"), Means::ByHand);
+        cluster.intrude(&config_map("adopted"), Means::Declaratively);
     });
 }
 
@@ -120,7 +121,7 @@ fn update(world: &mut World) {
     world.pass(DONE);
     world.touch(|cluster| {
         cluster.edit(&config_map("plain"));
-        cluster.strip(&deployment("first"), true, false);
+        cluster.strip(&deployment("first"), Stripped::Mark);
     });
     world.pass(DONE);
     world.act(|spaces| {
@@ -300,7 +301,7 @@ fn upkeep(world: &mut World) {
         cluster.edit(&config_map("watched"));
         cluster.edit(&config_map("plain"));
         cluster.delete(&config_map("y-implies"));
-        cluster.strip(&config_map("orphan"), true, true);
+        cluster.strip(&config_map("orphan"), Stripped::Both);
     });
     world.pass(DONE);
     // Long enough for a patrol, of whichever agent.

@@ -1,13 +1,13 @@
 //! The agent's process: what its edges do.
 
 use tideline_agent::core::{Config, Core, Created, Effect, Event, Failure, Loaded, Op, OpId, OpResult, Write};
+use tideline_agent::simulated_cluster::Local;
 use tideline_common::wire::v1::{ClusterFacts, Continuity, Decommission, EnrolRequest, Instance};
 use tideline_common::{InstanceId, Monotonic, ObjectKey, Reason, Uid};
 
 use super::mishaps::Fate;
 use super::{Happening, Standing, World};
 use crate::SHUT;
-use crate::cluster::Local;
 use crate::faults::{COMMIT, OPERATION, THROTTLED_FOR};
 use crate::ids::{CLUSTER, HUB, parse};
 use crate::plans::{End, When, place_of};

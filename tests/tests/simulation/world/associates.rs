@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use tideline_agent::core::{Associate, AssociatedNews, Condition, Follow, Owner};
+use tideline_agent::simulated_cluster::{Cluster, is_deployment};
 use tideline_common::associated::Phase;
 use tideline_common::{AssociatedKind, GroupKind, Reason, Uid};
 
 use super::{Happening, World};
-use crate::cluster::{Cluster, is_deployment};
 use crate::faults::{ABSENCE, WATCH};
 use crate::ids::parse;
 

@@ -190,8 +190,12 @@ impl World {
     /// Whether an object was applied of a later generation than this journal knows.
     pub(crate) fn has_later_than(&self, journal: &Journal) -> bool {
         journal.entries.values().any(|entry| {
-            let mark =
-                self.cluster.objects.get(&entry.key).filter(|local| local.label).and_then(|local| local.mark.as_ref());
+            let mark = self
+                .cluster
+                .objects
+                .get(&entry.key)
+                .filter(|local| local.label.is_some())
+                .and_then(|local| local.mark.as_ref());
             mark.is_some_and(|mark| mark.source.uid == entry.source.uid && mark.generation > entry.generation)
         })
     }

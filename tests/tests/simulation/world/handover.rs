@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_agent::core::{Answer, Enrolled, LinkFailure};
+use tideline_agent::simulated_cluster::{Local, is_definition, is_namespace, widget};
 use tideline_common::signature::VerifyingKey;
 use tideline_common::wire::v1::{Refusal, RefusalKind};
-use tideline_common::{Formers, ObjectKey, TargetId, Uid};
+use tideline_common::{Formers, ObjectKey, Owner, TargetId, Uid};
 use tideline_hub::engine::{Belongs, Lineage, belongs};
 use tideline_hub::link::core as link;
 use tideline_hub::link::exchange::Sender;
@@ -14,9 +15,8 @@ use tideline_hub::placement::Change;
 
 use super::World;
 use super::hub::refuse;
-use crate::cluster::Agents;
 use crate::hub::Hub;
-use crate::ids::{HEIR, SECOND_HEIR, TARGET, is_definition, is_namespace, parse, widget};
+use crate::ids::{HEIR, SECOND_HEIR, TARGET, owner, parse};
 use crate::wire::AGENT_KEY;
 
 impl Hub {
@@ -86,8 +86,8 @@ impl World {
         self.shut_out = None;
         let former = self.hub.target();
         self.hub.disk.heir = Some(heir);
-        let Agents { target, formers } = self.cluster.agents;
-        self.cluster.agents = Agents { target: heir, formers: formers.with(target) };
+        let Owner { target, formers, .. } = self.cluster.agent;
+        self.cluster.agent = owner(heir, formers.with(target));
         self.hub_starts();
         self.hub.history.jump(&self.hub.ledger, heir);
         let ran = self.hub.ledger.target(former).map(|view| view.facts()).unwrap_or_default();
@@ -100,7 +100,7 @@ impl World {
     /// The hub runs on a copy from before the adoption.
     pub(crate) fn restore_before_adoption(&mut self) {
         assert!(self.restore(false), "there is a copy");
-        self.cluster.agents = Agents { target: parse(TARGET), formers: Formers::default().with(parse(HEIR)) };
+        self.cluster.agent = owner(parse(TARGET), Formers::default().with(parse(HEIR)));
         self.hub_starts();
         self.workload_changed();
     }
@@ -136,7 +136,7 @@ impl World {
 
     /// The agent is given a token of that SyncTarget.
     pub(crate) fn enrol_anew(&mut self) {
-        self.cluster.agents = Agents { target: parse(HEIR), formers: Formers::default().with(parse(TARGET)) };
+        self.cluster.agent = owner(parse(HEIR), Formers::default().with(parse(TARGET)));
         self.give_token();
     }
 
@@ -163,9 +163,9 @@ impl World {
 
     /// Whether every mark of ours names the present SyncTarget.
     pub(crate) fn check_marks(&self) {
-        let theirs = |(key, local): (&ObjectKey, &crate::cluster::Local)| {
+        let theirs = |(key, local): (&ObjectKey, &Local)| {
             let mark = local.mark.as_ref().filter(|_| local.owner.is_some() && !self.may_be_unknown(key))?;
-            (mark.target != self.cluster.agents.target && mark.local == *key).then(|| key.clone())
+            (mark.target != self.cluster.agent.target && mark.local == *key).then(|| key.clone())
         };
         let left: Vec<_> = self.cluster.objects.iter().filter_map(theirs).collect();
         assert!(left.is_empty(), "marked for another SyncTarget: {left:?}");

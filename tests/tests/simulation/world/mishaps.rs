@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_agent::core::Event;
+use tideline_agent::simulated_cluster::{Means, Stripped};
 use tideline_common::replay::RunNumbers;
 use tideline_common::wire::v1::{Decommission, ObjectReport, RefusalKind};
 use tideline_common::{Reason, Tombstone};
@@ -299,8 +300,8 @@ impl World {
                 "edits"
             }
             3 => {
-                let (mark, label) = *self.random.pick(&[(true, true), (true, false), (false, true)]);
-                self.cluster.strip(&key, mark, label);
+                let what = *self.random.pick(&[Stripped::Both, Stripped::Mark, Stripped::Label]);
+                self.cluster.strip(&key, what);
                 "strips"
             }
             4 => {
@@ -312,15 +313,15 @@ impl World {
                 "progresses"
             }
             7 => {
-                let declarative = self.random.chance(500);
-                self.cluster.intrude(&key, None, declarative);
+                let means = if self.random.chance(500) { Means::Declaratively } else { Means::ByHand };
+                self.cluster.intrude(&key, means);
                 "intrudes at"
             }
             8 => {
                 let marks: Vec<_> = self.cluster.objects.values().filter_map(|local| local.mark.clone()).collect();
                 if !marks.is_empty() {
                     let mark = self.random.pick(&marks).clone();
-                    self.cluster.intrude(&key, Some(mark), false);
+                    self.cluster.copy_to(&key, &mark);
                 }
                 "copies to"
             }
@@ -330,7 +331,7 @@ impl World {
                     let mut mark = (**self.random.pick(&marks)).clone();
                     mark.hub = parse(OTHER_HUB);
                     mark.local = key.clone();
-                    self.cluster.intrude(&key, Some(Arc::new(mark)), false);
+                    self.cluster.copy_to(&key, &Arc::new(mark));
                 }
                 "another hub takes"
             }
@@ -341,7 +342,7 @@ impl World {
 
     pub(super) fn cluster_outage(&mut self) {
         let reasons = [Reason::Unavailable, Reason::Throttled, Reason::Forbidden];
-        self.cluster.outage = Some(*self.random.pick(&reasons));
+        self.cluster.faults.outage = Some(*self.random.pick(&reasons));
         self.note(|| "cluster: OUTAGE".to_owned());
         let after = self.random.below(60_000);
         self.schedule(after, Happening::OutageEnds);

@@ -1,6 +1,7 @@
 //! How a plan disturbs the world, other than by ending a process; and what people do in one.
 
 use tideline_agent::core::Event;
+use tideline_agent::simulated_cluster::Cluster;
 use tideline_common::wire::v1::DesiredRequest;
 use tideline_common::{GroupKind, Reason};
 
@@ -47,7 +48,7 @@ impl World {
     }
 
     /// People do something at the cluster.
-    pub(crate) fn touch(&mut self, what: impl FnOnce(&mut crate::cluster::Cluster)) {
+    pub(crate) fn touch(&mut self, what: impl FnOnce(&mut Cluster)) {
         what(&mut self.cluster);
         self.note(|| "cluster: the workload goes on".to_owned());
         self.cluster_changed();
@@ -72,7 +73,7 @@ impl World {
     /// The API server refuses everything, or works again.
     pub(crate) fn set_outage(&mut self, outage: Option<Reason>) {
         self.note(|| format!("cluster: outage {outage:?}"));
-        self.cluster.outage = outage;
+        self.cluster.faults.outage = outage;
     }
 
     pub(crate) fn restart_agent(&mut self) {

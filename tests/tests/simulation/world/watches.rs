@@ -1,10 +1,10 @@
 //! What the watches of the cluster show, and when.
 
 use tideline_agent::core::{Event, ListFailure, ListId, Served};
+use tideline_agent::simulated_cluster::{Chore, News};
 use tideline_common::{GroupKind, Reason};
 
 use super::{Happening, Stream, World};
-use crate::cluster::{Chore, News};
 use crate::faults::WATCH;
 
 impl World {
@@ -22,17 +22,16 @@ impl World {
 
     /// A list of metadata, in pages.
     pub(super) fn list_metadata(&mut self, id: ListId, kind: &GroupKind) {
-        let reason = match self.cluster.outage {
-            Some(reason) => Some(reason),
-            None if !self.is_served(kind) => Some(Reason::KindMissing),
-            None => self.random.chance(self.faults.operation).then_some(Reason::Unavailable),
+        let listed = self.cluster.list_metadata(kind).and_then(|items| {
+            let failure = || ListFailure { reason: Reason::Unavailable, message: "no time".to_owned() };
+            if self.random.chance(self.faults.operation) { Err(failure()) } else { Ok(items) }
+        });
+        let items = match listed {
+            Ok(items) => items,
+            Err(failure) => return self.agent_steps(Event::ListEnded { list: id, result: Err(failure) }),
         };
-        if let Some(reason) = reason {
-            let failure = ListFailure { reason, message: "it cannot be listed".to_owned() };
-            return self.agent_steps(Event::ListEnded { list: id, result: Err(failure) });
-        }
         let run = self.agent.run;
-        for page in self.cluster.list_metadata(kind).chunks(3) {
+        for page in items.chunks(3) {
             self.agent_steps(Event::ListPage { list: id, objects: page.to_vec() });
             // It may end at any step.
             if run != self.agent.run {

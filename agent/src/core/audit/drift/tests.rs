@@ -56,7 +56,7 @@ fn a_mark_that_alone_was_changed_is_told_and_not_looked_at_without_end() {
         change(&mut mark);
         world.cluster.objects.get_mut(&key).unwrap().mark = Some(Arc::new(mark));
         let before = world.ops;
-        world.cluster.lose_watch(&key.kind);
+        world.lose_watch(&key.kind);
         // It ends by itself if there is no rest.
         world.quiesce();
         world.ops - before
@@ -174,13 +174,13 @@ fn it_stays_when_something_else_is_changed_and_goes_when_it_is_to_be_corrected()
 fn it_stays_although_nobody_had_time_to_look_at_it() {
     for deaf in [false, true] {
         let (mut world, key) = world();
-        world.cluster.deaf = deaf;
+        world.cluster.faults.deaf = deaf;
         world.cluster.edit(&key);
         world.hub.policy.prune = Prune::Orphan;
         world.hub.put(&key, 1, 1);
         if deaf {
-            world.cluster.lose_watch(&key.kind);
-            world.cluster.deaf = false;
+            world.lose_watch(&key.kind);
+            world.cluster.faults.deaf = false;
         }
         world.quiesce();
         assert_eq!(world.cluster.objects[&key].input, None, "deaf: {deaf}");

@@ -74,14 +74,14 @@ fn what_comes_back_is_held_as_restored_across_restarts_until_it_is_gone() {
 fn what_came_back_is_not_said_to_be_gone_while_its_kind_cannot_be_listed() {
     let (mut world, _) = world_with_what_came_back();
     // Neither by a watch nor by a patrol.
-    world.cluster.unreadable.insert(back());
-    world.cluster.unlistable.insert(back().kind);
+    world.cluster.faults.unreadable.insert(back());
+    world.cluster.faults.unlistable.insert(back().kind);
     world.crash();
     world.quiesce();
     assert_held(&world, Reason::Restored, &back());
-    world.cluster.unreadable.clear();
-    world.cluster.unlistable.clear();
-    world.cluster.lose_watch(&back().kind);
+    world.cluster.faults.unreadable.clear();
+    world.cluster.faults.unlistable.clear();
+    world.lose_watch(&back().kind);
     world.quiesce();
     assert_held(&world, Reason::Restored, &back());
 }
@@ -89,14 +89,14 @@ fn what_came_back_is_not_said_to_be_gone_while_its_kind_cannot_be_listed() {
 #[test]
 fn what_was_there_when_the_agent_began_counts_as_left_behind() {
     let mut world = world_without(&back());
-    world.cluster.deaf = true;
+    world.cluster.faults.deaf = true;
     restore(&mut world, &back());
     world.crash();
-    world.cluster.deaf = false;
+    world.cluster.faults.deaf = false;
     world.quiesce();
     assert_held(&world, Reason::HistoryLost, &back());
     // Also when the watch breaks and shows it once more.
-    world.cluster.lose_watch(&back().kind);
+    world.lose_watch(&back().kind);
     world.quiesce();
     assert_held(&world, Reason::HistoryLost, &back());
 }

@@ -262,7 +262,7 @@ fn gated() -> (World, [ObjectKey; 3]) {
     let keys = [key("apps", "Deployment", "d"), object("after"), object("other")];
     world.hub.waves.insert(keys[1].clone(), 10);
     world.hub.waves.insert(keys[2].clone(), 20);
-    world.cluster.slow = true;
+    world.cluster.faults.slow = true;
     world.hub.put(&keys[2], 1, 1);
     world.hub.policy = ApplyPolicy { gates: gates(&["retail/shop"]), ..ApplyPolicy::default() };
     world.hub.put(&keys[0], 1, 1);
@@ -325,7 +325,7 @@ fn only_removals_of_what_was_its_placement_s_wait_for_a_gate() {
     world.hub.remove(&other);
     world.hub.remove(&old);
     world.run_for(Duration::from_mins(2));
-    world.cluster.finalize();
+    world.cluster.do_chores();
     assert!(!world.cluster.objects.contains_key(&other), "another Placement's");
     assert!(world.cluster.objects.contains_key(&old), "what is held may replace it");
     let (_, _, report) = &world.hub.reports[&old];
@@ -338,6 +338,6 @@ fn only_removals_of_what_was_its_placement_s_wait_for_a_gate() {
     .assert_eq(&world.hub.conditions().join("\n"));
     world.cluster.become_ready(&first);
     world.run_for(Duration::from_mins(1));
-    world.cluster.finalize();
+    world.cluster.do_chores();
     assert!(world.cluster.objects.contains_key(&after) && !world.cluster.objects.contains_key(&old));
 }

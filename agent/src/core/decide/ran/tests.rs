@@ -37,7 +37,7 @@ fn what_may_have_run_waits_though_a_list_without_it_comes_before_its_set_is_kept
         let source_uid = world.hub.desired.get(&job).unwrap().source.uid.clone();
         world.hub.terminal = vec![TerminalFact { key: job.clone(), source_uid, fact: Terminal::MayHaveRun }];
         for _ in 0..60 {
-            world.cluster.list(&job.kind);
+            world.list(&job.kind);
             world.advance();
         }
         world.quiesce();

@@ -11,6 +11,7 @@ use super::*;
 use crate::core::tests::world::{World, config};
 use crate::core::tests::{attested, key};
 use crate::core::{FuseLimits, Loaded};
+use crate::simulated_cluster::Stripped;
 
 #[test]
 fn an_agent_without_any_set_does_not_say_that_it_sees_its_cluster_as_it_is() {
@@ -47,13 +48,13 @@ fn what_cannot_be_read_is_told_without_its_status_and_not_asked_for_again_and_ag
     let (mut world, deployment) = placed();
     let known = |world: &World| world.hub.reports.get(&deployment).map(|(_, _, report)| report.status.is_some());
     assert_eq!(known(&world), Some(true));
-    world.cluster.unreadable.insert(deployment.clone());
+    world.cluster.faults.unreadable.insert(deployment.clone());
     world.hub.forget_reports();
     world.quiesce();
     assert_eq!(known(&world), Some(false));
     // In half an hour, with waits that double up to five minutes.
     assert!((1..30).contains(&world.cluster.refused_reads), "{}", world.cluster.refused_reads);
-    world.cluster.unreadable.clear();
+    world.cluster.faults.unreadable.clear();
     world.quiesce();
     assert_eq!(known(&world), Some(true));
 }
@@ -62,13 +63,13 @@ fn what_cannot_be_read_is_told_without_its_status_and_not_asked_for_again_and_ag
 #[test]
 fn that_something_failed_is_told_though_its_status_cannot_be_read_any_more() {
     let (mut world, deployment) = placed();
-    world.cluster.unreadable.insert(deployment.clone());
+    world.cluster.faults.unreadable.insert(deployment.clone());
     world.hub.set_state(&deployment, EntryState::Withheld(Reason::AgentTooOld));
     world.quiesce();
     let (_, _, report) = &world.hub.reports[&deployment];
     assert_eq!((report.reason, report.status.is_some()), (Some(Reason::AgentTooOld), false));
-    // As it was reported before.
-    world.cluster.unreadable.clear();
+    // As it was before, which it was told.
+    world.cluster.faults.unreadable.clear();
     world.hub.set_state(&deployment, EntryState::Apply);
     world.quiesce();
     let (_, _, report) = &world.hub.reports[&deployment];
@@ -170,7 +171,7 @@ fn another_class_is_told_once_and_nothing_is_applied_again() {
     let (mut world, deployment) = placed();
     world.cluster.set_status(&deployment, 7);
     world.quiesce();
-    let before = (world.cluster.versions(), world.cluster.reads);
+    let before = (world.cluster.versions, world.cluster.reads);
     let classes = [
         (ReportClass::Health, None, Health::Ready, 0),
         (ReportClass::Nothing, None, Health::Unknown, 0),
@@ -185,14 +186,14 @@ fn another_class_is_told_once_and_nothing_is_applied_again() {
         let report = &world.hub.reports[&deployment].2;
         assert_eq!((report.progress, report.health), (Progress::Applied, health), "{class:?}");
         assert_eq!(status(&world, &deployment).as_deref(), expected, "{class:?}");
-        assert_eq!((world.cluster.versions(), world.cluster.reads), (before.0, before.1 + reads), "{class:?}");
+        assert_eq!((world.cluster.versions, world.cluster.reads), (before.0, before.1 + reads), "{class:?}");
         assert_eq!(world.hub.told_objects, 1, "{class:?}");
         // After a restart it is as it was, and so it is for an agent without its journal.
         world.crash();
         world.quiesce();
         world.lose_journal();
         world.quiesce();
-        assert_eq!(world.cluster.versions(), before.0, "{class:?}");
+        assert_eq!(world.cluster.versions, before.0, "{class:?}");
         world.cluster.reads = before.1 + reads;
     }
 }
@@ -214,10 +215,10 @@ fn of_what_nobody_asks_for_nothing_is_told_nor_read_nor_kept() {
     // A hub that forgot everything causes no read either.
     ask(&mut world, &deployment, ReportClass::Health);
     world.quiesce();
-    (world.cluster.reads, world.cluster.lists) = (0, 0);
+    (world.cluster.reads, world.watches.lists) = (0, 0);
     world.hub.forget_reports();
     world.quiesce();
-    assert_eq!((status(&world, &deployment), world.cluster.reads, world.cluster.lists), (None, 0, 0));
+    assert_eq!((status(&world, &deployment), world.cluster.reads, world.watches.lists), (None, 0, 0));
     assert_eq!(world.hub.reports[&deployment].2.health, Health::Ready);
     // Nor is anything kept while nothing can be reported.
     world.hub_is_away();
@@ -230,12 +231,12 @@ fn of_what_nobody_asks_for_nothing_is_told_nor_read_nor_kept() {
 #[test]
 fn what_is_counted_is_no_reason_to_write_anything() {
     let (mut world, deployment) = placed();
-    let before = world.cluster.versions();
+    let before = world.cluster.versions;
     let associated = [tideline_common::AssociatedKind::Pods].into();
     world.hub.policy = ApplyPolicy { associated, ..ApplyPolicy::default() };
     world.hub.put(&deployment, 1, 1);
     world.quiesce();
-    assert_eq!(world.cluster.versions(), before);
+    assert_eq!(world.cluster.versions, before);
     assert_eq!(world.hub.reports[&deployment].2.progress, Progress::Applied);
 }
 
@@ -245,7 +246,7 @@ fn no_condition_is_longer_than_a_message_may_be() {
     let (mut world, ..) = world();
     let gate = Gate { placement: "retail/shop".into(), deadline_seconds: 1 };
     world.hub.policy = ApplyPolicy { gates: vec![gate], ..ApplyPolicy::default() };
-    world.cluster.slow = true;
+    world.cluster.faults.slow = true;
     let (first, after) = (key("", "ConfigMap", "first"), key("", "ConfigMap", "after"));
     world.hub.waves.insert(after.clone(), 10);
     for key in [&first, &after] {
@@ -308,7 +309,7 @@ fn what_bears_another_mark_is_reported_as_that_one_s() {
 #[test]
 fn what_lost_its_mark_while_nothing_reached_the_hub_is_not_reported_for_ever() {
     let (mut world, _, stray) = world();
-    apart(&mut world, |world| world.cluster.unmark(&stray));
+    apart(&mut world, |world| world.cluster.strip(&stray, Stripped::Mark));
     world.reconnect();
     world.quiesce();
     assert_eq!(told(&world, &stray), None);
@@ -317,7 +318,9 @@ fn what_lost_its_mark_while_nothing_reached_the_hub_is_not_reported_for_ever() {
 #[test]
 fn what_went_and_came_again_while_nothing_reached_the_hub_is_reported() {
     let (mut world, assigned, stray) = world();
-    apart(&mut world, |world| world.cluster.delete(&stray));
+    apart(&mut world, |world| {
+        world.cluster.delete(&stray);
+    });
     world.cluster.plant(&stray, &assigned);
     world.reconnect();
     world.quiesce();

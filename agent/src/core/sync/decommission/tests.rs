@@ -88,7 +88,7 @@ fn what_was_to_be_kept_is_kept_though_the_cluster_is_in_service_again() {
     for crashes in [false, true] {
         let mut world = standing(3, 6);
         let stuck = ["o00", "o02"].map(|name| key("", "ConfigMap", name));
-        world.cluster.unwritable.extend(stuck.clone());
+        world.cluster.faults.unwritable.extend(stuck.clone());
         world.hub.decommission(Decommission::Keep);
         world.run_for(Duration::from_mins(5));
         world.hub.decommission(Decommission::No);
@@ -97,7 +97,7 @@ fn what_was_to_be_kept_is_kept_though_the_cluster_is_in_service_again() {
         if crashes {
             world.crash();
         }
-        world.cluster.unwritable.clear();
+        world.cluster.faults.unwritable.clear();
         world.quiesce();
         for key in &stuck {
             let local = world.cluster.objects.get(key).unwrap_or_else(|| panic!("{key} is deleted"));
@@ -144,7 +144,7 @@ fn what_was_refused_is_asked_no_more_when_the_cluster_is_in_service_again() {
         world.hub = world.hub.restored_empty();
         world.quiesce();
         let stuck = ["o00", "o02"].map(|name| key("", "ConfigMap", name));
-        world.cluster.unwritable.extend(stuck.clone());
+        world.cluster.faults.unwritable.extend(stuck.clone());
         world.hub.decommission(how);
         world.run_for(Duration::from_mins(5));
         let left = world.cluster.objects.keys().filter(|key| is_marked(&world, key)).count();
@@ -155,7 +155,7 @@ fn what_was_refused_is_asked_no_more_when_the_cluster_is_in_service_again() {
         if crashes {
             world.crash();
         }
-        world.cluster.unwritable.clear();
+        world.cluster.faults.unwritable.clear();
         world.quiesce();
         assert_eq!(world.removals(), 0, "{how:?}, crashes: {crashes}");
         for key in &stuck {
@@ -189,8 +189,8 @@ fn what_was_removed_without_an_answer_is_known_to_be_gone_when_the_cluster_is_in
             world.hub = world.hub.restored_empty();
             world.quiesce();
             let unanswered = key("", "ConfigMap", "o00");
-            world.cluster.unanswered.insert(unanswered.clone());
-            world.cluster.deaf = deaf;
+            world.cluster.faults.unanswered.insert(unanswered.clone());
+            world.cluster.faults.deaf = deaf;
             world.hub.decommission(how);
             while is_marked(&world, &unanswered) {
                 world.advance();

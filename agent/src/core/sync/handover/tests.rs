@@ -191,7 +191,7 @@ fn no_mark_is_written_over_that_is_not_the_agents_own() {
         let local = world.cluster.objects.get_mut(key).unwrap();
         let marked = mark((**local.mark.as_ref().unwrap()).clone());
         local.mark = Some(marked.into());
-        world.cluster.list(&key.kind);
+        world.list(&key.kind);
     };
     strange(&mut world, &keys[0], &|mark| Mark { hub: HubId::from_uuid(Uuid::nil()), ..mark });
     strange(&mut world, &keys[1], &|mark| Mark { local: key("", "ConfigMap", "elsewhere"), ..mark });
@@ -202,13 +202,13 @@ fn no_mark_is_written_over_that_is_not_the_agents_own() {
 #[test]
 fn a_mark_that_may_not_be_written_is_tried_again_ever_less_often() {
     let (mut world, keys) = adopted_while(4, EntryState::Hold(Reason::Conflict), DriftPolicy::Correct);
-    world.cluster.unwritable.extend(keys[..2].iter().cloned());
+    world.cluster.faults.unwritable.extend(keys[..2].iter().cloned());
     world.quiesce();
     let before = world.ops;
     world.quiesce();
     let tries = world.ops - before;
     assert!((2..40).contains(&tries), "{tries} in half an hour, for two");
-    world.cluster.unwritable.clear();
+    world.cluster.faults.unwritable.clear();
     world.quiesce();
     assert_eq!(targets(&world), [heir(); 3]);
 }
@@ -224,7 +224,7 @@ fn the_mark_of_an_implied_namespace_that_may_not_be_written_is_tried_ever_less_o
     world.quiesce();
     world.hub.refuses = Some(RefusalKind::TargetGone);
     world.run_for(Duration::from_mins(2));
-    world.cluster.unwritable.insert(namespace);
+    world.cluster.faults.unwritable.insert(namespace);
     world.hub.begin_epoch(1);
     world.hub.refuses = None;
     world.hub.hands_to = Some(heir());
@@ -234,7 +234,7 @@ fn the_mark_of_an_implied_namespace_that_may_not_be_written_is_tried_ever_less_o
     world.quiesce();
     let tries = world.ops - before;
     assert!((2..20).contains(&tries), "{tries} in half an hour");
-    world.cluster.unwritable.clear();
+    world.cluster.faults.unwritable.clear();
     world.quiesce();
     assert_eq!(targets(&world), [heir()]);
 }
@@ -258,7 +258,7 @@ fn marks_that_somebody_puts_back_are_written_ever_less_often() {
         world.quiesce();
         world.shut_out(RefusalKind::TargetGone);
         world.run_for(Duration::from_mins(2));
-        world.cluster.keeps_marks.extend(keys);
+        world.cluster.faults.keeps_marks.extend(keys);
         world.hub.begin_epoch(1);
         world.hub.refuses = None;
         world.hub.hands_to = Some(heir());
@@ -267,7 +267,7 @@ fn marks_that_somebody_puts_back_are_written_ever_less_often() {
         world.quiesce();
         let tries = world.ops - before;
         assert!((2..60).contains(&tries), "{mode:?}: {tries} in half an hour, for two");
-        world.cluster.keeps_marks.clear();
+        world.cluster.faults.keeps_marks.clear();
         world.quiesce();
         assert_eq!(targets(&world), [heir(); 2], "{mode:?}");
     }

@@ -8,6 +8,7 @@ use crate::core::interface::write::AgentMode;
 use crate::core::tests::world::{World, config};
 use crate::core::tests::{key, uid};
 use crate::core::{Event, FuseLimits, Heard, Loaded};
+use crate::simulated_cluster::Stripped;
 
 const REFUSALS: [RefusalKind; 5] = [
     RefusalKind::Fenced,
@@ -168,7 +169,7 @@ fn after_a_freeze_was_learnt_no_step_of_a_removal_begins() {
             }
             world.heal();
             world.quiesce();
-            world.cluster.strip(&keys[1]);
+            world.cluster.strip(&keys[1], Stripped::Both);
             for key in &keys {
                 world.hub.remove(key);
             }

@@ -92,7 +92,7 @@ fn what_is_not_heard_of_is_waited_for_half_a_minute_and_no_longer() {
     world.hub_is_away();
     world.cluster.delete(&first);
     let silent: BTreeSet<GroupKind> = [second.kind.clone()].into();
-    world.cluster.silent = silent;
+    world.watches.silent = silent;
     world.crash();
     world.run_for(LOOK_FIRST_MAX * 9 / 10);
     assert!(!world.cluster.objects.contains_key(&first));

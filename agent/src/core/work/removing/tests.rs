@@ -14,6 +14,7 @@ use crate::core::interface::write::{Enrolled, RemovalPolicy};
 use crate::core::tests::world::World;
 use crate::core::tests::{attested, entry, hub_id, key, me, target_id, uid};
 use crate::core::{Config, FuseLimits, Loaded};
+use crate::simulated_cluster::{Means, Stripped};
 
 /// An agent that restarted with a removal to do, and the operations that it begins.
 struct Removing {
@@ -251,12 +252,12 @@ fn what_was_adopted_and_comes_back_is_held_only_by_what_may_take_it_over() {
         let mut world = World::new(5);
         let key = key("", "ConfigMap", "c");
         world.hub.policy = by_force.clone();
-        world.cluster.intrude(&key);
+        world.cluster.intrude(&key, Means::Declaratively);
         world.hub.put(&key, 1, 1);
         world.quiesce();
         let local = world.cluster.objects.get_mut(&key).unwrap();
         assert_eq!(local.mark.as_ref().unwrap().origin, Origin::Adopted);
-        local.ours = true;
+        local.declarative = false;
         let uid = local.uid.clone();
         comes_back(&mut world, &key, ApplyPolicy { takeover, ..ApplyPolicy::default() });
         assert_eq!(world.cluster.objects[&key].uid, uid);
@@ -277,7 +278,7 @@ fn what_is_to_be_let_go_of_is_not_looked_at_again_and_again_while_nothing_can_be
     while world.removals() == 0 {
         world.advance();
     }
-    world.cluster.strip(&key);
+    world.cluster.strip(&key, Stripped::Both);
     world.no_journal = true;
     let before = world.ops;
     // It ends by itself if there is no rest.
