@@ -51,7 +51,7 @@ pub use interface::write::{
     RestoredObject, Write,
 };
 pub(crate) use model::shared::Shared;
-pub(crate) use sync::place::is_another;
+pub(crate) use sync::cluster_identity::is_another;
 pub use work::aimd::ConcurrencyReading;
 
 use crate::namespaces::Namespaces;
@@ -74,8 +74,8 @@ use report::associated::Associates;
 use report::kube_events::KubeEvents;
 use report::reports::Reports;
 use sync::accepted::AcceptedSets;
+use sync::cluster_identity::ClusterIdentity;
 use sync::mode::HubVerdict;
-use sync::place::ClusterIdentity;
 use sync::session::{Session, Token};
 use work::queue::Work;
 
@@ -370,7 +370,7 @@ impl Core {
                 self.take_verdict(now, HubVerdict::Frozen(FreezeReason::Fenced(why)), out);
             }
             Event::SessionKept { result } => self.session_kept(now, result, out),
-            Event::HomeRead { result } => self.home_read(now, result, out),
+            Event::StoredSessionRead { result } => self.stored_session_read(now, result, out),
             Event::Answered { id, result } => self.answered(now, id, result, out),
             Event::Persisted { id, result } => self.persisted(now, id, result, out),
             Event::Executed { id, result } => self.executed(now, id, result, out),
@@ -472,7 +472,7 @@ impl Core {
         // While nothing begins, no wave is given up, and the agent would be woken for that over and over.
         let gates = self.gates.next_due().filter(|_| self.begins(now));
         let due = [self.work.next_retry(), self.work.next_given_up(now), gates, self.disk.next_retry()];
-        let retry = due.into_iter().flatten().chain(self.look_first_until(now)).min();
+        let retry = due.into_iter().flatten().chain(self.list_first_until(now)).min();
         self.work.set_timer(retry, out);
         // Without a session nothing can be reported. One that is being renewed is waited for.
         let quiet = !self.renews_session() && (self.session_name().is_none() || self.reports.is_quiet());

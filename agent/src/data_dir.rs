@@ -18,7 +18,7 @@ pub enum Error {
     #[error("cannot {action} the data directory {path:?}; give a writable one with --data-dir")]
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error("the data directory {0:?} is in use by another process; stop it, or give each agent its own --data-dir")]
-    Held(PathBuf),
+    InUse(PathBuf),
     #[error("{0:?} is the data directory of a hub; give the agent one of its own with --data-dir")]
     OfHub(PathBuf),
 }
@@ -47,7 +47,7 @@ impl DataDir {
         let lock = lock.map_err(io("create the lock file of"))?;
         match lock.try_lock() {
             Ok(()) => Ok(Self { path: path.to_owned(), _lock: lock }),
-            Err(TryLockError::WouldBlock) => Err(Error::Held(path.to_owned())),
+            Err(TryLockError::WouldBlock) => Err(Error::InUse(path.to_owned())),
             Err(TryLockError::Error(source)) => Err(io("lock")(source)),
         }
     }
@@ -97,7 +97,7 @@ mod tests {
         let directory = tempfile::tempdir()?;
         let path = directory.path().join("agent");
         let first = DataDir::open(&path)?;
-        assert!(matches!(DataDir::open(&path), Err(Error::Held(held)) if held == path));
+        assert!(matches!(DataDir::open(&path), Err(Error::InUse(in_use)) if in_use == path));
         drop(first);
         DataDir::open(&path)?;
         Ok(())

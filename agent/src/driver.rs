@@ -134,7 +134,7 @@ pub(crate) struct Driver {
     /// What the cluster said of itself last.
     located: Option<ClusterFacts>,
     /// Held while this is another cluster than that of the identity, as far as is known without the hub.
-    misplaced: Option<ReadinessGate>,
+    wrong_cluster: Option<ReadinessGate>,
     mode_reporter: ModeReporter,
     /// The session of a later process in this one's session store.
     replaced: Option<SessionName>,
@@ -221,7 +221,7 @@ impl Driver {
             unready,
             unwritable: None,
             located: known.clone(),
-            misplaced: None,
+            wrong_cluster: None,
             mode_reporter: ModeReporter::default(),
             replaced: None,
             unauthorized: None,
@@ -384,7 +384,7 @@ impl Driver {
             | Event::ApiServerProbe { .. }
             | Event::Superseded(_)
             | Event::SessionKept { .. }
-            | Event::HomeRead { .. }
+            | Event::StoredSessionRead { .. }
             | Event::Executed { .. }
             | Event::Timer(_)
             | Event::Kind { .. }
@@ -405,15 +405,15 @@ impl Driver {
     /// follows.
     fn locate(&mut self, facts: &ClusterFacts) {
         let cluster = self.identity.cluster();
-        let misplaced = is_another(cluster.as_ref(), facts);
-        if misplaced && self.misplaced.is_none() {
+        let wrong_cluster = is_another(cluster.as_ref(), facts);
+        if wrong_cluster && self.wrong_cluster.is_none() {
             error!(
                 "this is not the cluster this agent was enrolled in; the agent changes nothing. If the data directory or \
                  the Secret was copied, enrol this cluster with its own token, an empty data directory and no identity \
                  Secret"
             );
         }
-        self.misplaced = misplaced.then(|| self.health.gate("identity"));
+        self.wrong_cluster = wrong_cluster.then(|| self.health.gate("identity"));
     }
 
     fn take_probe(&mut self, probe: ApiServerProbe, events: &mut Vec<Event>) {
@@ -508,7 +508,7 @@ impl Driver {
             Effect::UnknownToHub => self.mode_reporter.unknown(&self.health, &self.metrics),
             Effect::Thaw => self.mode_reporter.thaw(&self.metrics),
             Effect::KeepSession { session, cluster } => self.keep_session(session, cluster),
-            Effect::ReadHome => self.read_home(),
+            Effect::ReadStoredSession => self.read_stored_session(),
             Effect::Replaced { by } => self.replaced = Some(by),
         }
     }
@@ -547,12 +547,12 @@ impl Driver {
         });
     }
 
-    fn read_home(&self) {
+    fn read_stored_session(&self) {
         let (identity, sender) = (Arc::clone(&self.identity), self.sender.clone());
         self.spawn(async move {
-            let result = identity.read_home().await;
+            let result = identity.read_stored_session().await;
             let result = result.map_err(|error| said("who holds the identity is not known", &error));
-            let _ = sender.send(Event::HomeRead { result }).await;
+            let _ = sender.send(Event::StoredSessionRead { result }).await;
         });
     }
 

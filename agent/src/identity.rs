@@ -31,7 +31,7 @@ mod written;
 
 pub(crate) use contents::{HubPin, TargetName};
 pub(crate) use keeper::{Found, Keeper, TokenUse};
-pub(crate) use merge::{Data, HomeIn};
+pub(crate) use merge::{Data, SessionStore};
 pub(crate) use newer::when_readable;
 pub(crate) use secret::SecretRef;
 
@@ -52,31 +52,31 @@ pub enum Error {
     )]
     Damaged { path: PathBuf, why: String },
     #[error(
-        "{place} has schema {found} and was written by tideline-agent {by}; this is {}, which reads schema {}. Run version \
+        "{reference} has schema {found} and was written by tideline-agent {by}; this is {}, which reads schema {}. Run version \
          {by}, or a newer one",
         env!("CARGO_PKG_VERSION"),
         contents::SCHEMA
     )]
-    Newer { place: String, found: u32, by: String },
+    Newer { reference: String, found: u32, by: String },
     #[error(
-        "the Secret {place} is damaged: {why}. Restore it from a backup, or delete it and enrol again with a new token: the \
+        "the Secret {reference} is damaged: {why}. Restore it from a backup, or delete it and enrol again with a new token: the \
          hub then treats this agent as another target"
     )]
-    SecretDamaged { place: String, why: String },
-    #[error("cannot read the Secret {place}: {why}")]
-    SecretUnread { place: String, why: String },
-    #[error("cannot write the Secret {place}: {why}")]
-    SecretUnwritten { place: String, why: String },
+    SecretDamaged { reference: String, why: String },
+    #[error("cannot read the Secret {reference}: {why}")]
+    SecretUnread { reference: String, why: String },
+    #[error("cannot write the Secret {reference}: {why}")]
+    SecretUnwritten { reference: String, why: String },
     #[error(
-        "the data directory belongs to target {file} and the Secret {place} to target {secret}: one of them is not this \
+        "the data directory belongs to target {file} and the Secret {reference} to target {secret}: one of them is not this \
          agent's. Give it an empty --data-dir, or another --identity-secret"
     )]
-    TwoIdentities { place: String, file: TargetId, secret: TargetId },
+    TwoIdentities { reference: String, file: TargetId, secret: TargetId },
     #[error(
-        "the Secret {place} was taken by another process: {why}. If two agents run with this identity, stop one of them, or \
+        "the Secret {reference} was taken by another process: {why}. If two agents run with this identity, stop one of them, or \
          give both --leader-elect"
     )]
-    Superseded { place: String, why: String },
+    Superseded { reference: String, why: String },
     #[error("the token names a hub key of {0} bytes; it is damaged, make another with `tideline-hub token create`")]
     Token(usize),
     #[error("no agent is enrolled in {0:?}; give --token-file to enrol one, or the --data-dir of one that is")]

@@ -19,7 +19,7 @@ mod candidate;
 mod election;
 mod record;
 
-pub(crate) use candidate::{Candidate, Leading, Place, Term};
+pub(crate) use candidate::{Candidate, Leading, LeaseRef, Term};
 
 #[cfg(test)]
 mod tests;

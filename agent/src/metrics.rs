@@ -212,7 +212,7 @@ impl Metrics {
             | OpResult::Apply(Ok(_))
             | OpResult::TransferOwnership(Ok(OwnershipTransferred::Marked(_)))
             | OpResult::ReTarget(Ok(_))
-            | OpResult::Orphan(Ok(Orphaned::LetGo))
+            | OpResult::Orphan(Ok(Orphaned::Done))
             | OpResult::Get(Ok(Some(_))) => "Done",
             OpResult::DryRunCreate(Ok(())) => "WouldBeCreated",
             OpResult::Create(Ok(Created::Exists(_))) => "Exists",

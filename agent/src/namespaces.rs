@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_one_of_them_is_kept() {
+    fn an_object_is_kept_only_if_its_namespace_is_listed() {
         let some = Namespaces::only(["shop", "till"].map(|name| name.parse().unwrap()));
         assert_eq!(["shop", "till", "other", ""].map(|name| some.keep(&key(name))), [true, true, false, false]);
         assert_eq!(some.each().collect::<Vec<_>>(), [Some("shop"), Some("till")]);
@@ -94,14 +94,14 @@ mod tests {
     }
 
     #[test]
-    fn none_named_means_all() {
+    fn an_empty_list_keeps_every_namespace() {
         let all = Namespaces::only([]);
         assert!(all.keep(&key("")) && all.keep(&key("shop")));
         assert_eq!(all.each().collect::<Vec<_>>(), [None]);
     }
 
     #[test]
-    fn what_no_namespace_can_be_called_is_refused() {
+    fn an_invalid_namespace_name_is_refused() {
         for name in ["", "-a", "a-", "A", "a.b", "a/b", &"a".repeat(NAME_MAX + 1)] {
             assert!(name.parse::<NamespaceName>().is_err(), "{name:?}");
         }

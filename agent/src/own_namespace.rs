@@ -55,12 +55,12 @@ impl OwnNamespace {
     }
 
     /// The Lease to acquire, if one is wanted. There must be a namespace then.
-    pub(crate) fn lease(&self, client: &Client, in_cluster: bool) -> Result<Option<lease::Place>, NoNamespace> {
+    pub(crate) fn lease(&self, client: &Client, in_cluster: bool) -> Result<Option<lease::LeaseRef>, NoNamespace> {
         if !self.leader_elect {
             return Ok(None);
         }
         let namespace = self.namespace(client, in_cluster).ok_or(NoNamespace)?;
-        Ok(Some(lease::Place { client: client.clone(), namespace, name: self.lease.clone() }))
+        Ok(Some(lease::LeaseRef { client: client.clone(), namespace, name: self.lease.clone() }))
     }
 
     /// Which of the flags mean nothing beside the others, and why.

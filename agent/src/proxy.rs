@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_url_is_ignored_and_no_password_is_shown() {
+    fn an_invalid_proxy_url_is_ignored_and_its_password_never_shown() {
         let used = |variable, host: &str| Some((variable, host.to_owned()));
         assert_eq!(of(&[]), Proxies::default());
         assert_eq!(of(&[("HTTPS_PROXY", "")]), Proxies::default());
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_variables_that_differ_the_second_is_ignored() {
+    fn where_two_proxy_variables_differ_the_second_is_ignored() {
         let ignored =
             |variables: &[(&str, &str)]| of(variables).ignored.iter().map(ToString::to_string).collect::<Vec<_>>();
         let both = [("HTTPS_PROXY", "http://one:1"), ("https_proxy", "http://two:2")];

@@ -30,7 +30,7 @@ use crate::cluster::{self, Answers, AuthorityFile, Kinds, KubeconfigFile};
 use crate::core::{Config, Core, Enrolled, FuseLimits, Loaded};
 use crate::data_dir::{self, DataDir};
 use crate::driver::{self, Driver, Ended, Parts};
-use crate::identity::{self, Data, Found, HomeIn, Keeper, SecretRef, TargetName};
+use crate::identity::{self, Data, Found, Keeper, SecretRef, SessionStore, TargetName};
 use crate::journal::{self, Journal};
 use crate::lease::{self, Candidate, Leading, Term};
 use crate::link::{self, Link};
@@ -304,7 +304,7 @@ impl Access {
 struct Prepared {
     agent: Agent,
     access: Access,
-    lease: Option<lease::Place>,
+    lease: Option<lease::LeaseRef>,
     listener: Option<TcpListener>,
     registry: Registry,
     /// Last, so that everything else has dropped its handle of the directory.
@@ -403,10 +403,10 @@ impl Agent {
     ) -> Result<(), Error> {
         let Self { client, mut input, secret, patrol, events, namespaces, clock, metrics, health } = self;
         // Only now, for the replica that led before wrote there to its end.
-        let home = if term.is_some() { HomeIn::Secret } else { HomeIn::Directory };
+        let store = if term.is_some() { SessionStore::Secret } else { SessionStore::Directory };
         let (token_file, authorities_file) = (input.file.take(), input.authorities_file.take());
-        let look = || Found::look(data_dir.path(), input.token.as_ref(), secret.clone(), home);
-        let found = Box::pin(identity::when_readable(&health, &metrics, look));
+        let load = || Found::load(data_dir.path(), input.token.as_ref(), secret.clone(), store);
+        let found = Box::pin(identity::when_readable(&health, &metrics, load));
         let Some(found) = run.token().run_until_cancelled(found).await else { return Ok(()) };
         let found = found.map_err(|error| match error {
             identity::Error::NoToken(_) => input.take_unreadable().map_or_else(|| error.into(), Error::from),

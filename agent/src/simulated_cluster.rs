@@ -46,7 +46,7 @@ pub struct Cluster {
     /// How often an object was read, was asked for and refused, and was compared.
     pub reads: u64,
     pub refused_reads: u64,
-    pub looks: u64,
+    pub comparisons: u64,
     /// What was not told yet, in order.
     pub news: Vec<News>,
     /// What is not done yet.
@@ -67,7 +67,7 @@ impl Cluster {
             versions: 0,
             reads: 0,
             refused_reads: 0,
-            looks: 0,
+            comparisons: 0,
             news: Vec::new(),
             chores: Vec::new(),
             faults: Faults::default(),

@@ -47,7 +47,7 @@ pub enum Error {
 
 /// How often the files of the token and of the authorities are checked. They are small, and whoever puts one there waits for
 /// it.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const CHECK_EVERY: Duration = Duration::from_secs(10);
 
 /// The input, as far as it can be read.
 #[derive(Debug, Default)]
@@ -139,7 +139,7 @@ impl TokenFile {
     pub(crate) async fn changed(mut self, used: impl Fn(&EnrolmentToken) -> TokenUse) {
         let mut said = false;
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_EVERY).await;
             let path = self.path.clone();
             let read = tokio::task::spawn_blocking(move || read_token(&path)).await;
             // A file that is gone or half written is checked again.
@@ -179,7 +179,7 @@ impl AuthoritiesFile {
     /// be used changes nothing: a certificate is renewed in many ways, and the agent may reach its hub by none but the former.
     pub(crate) async fn changed(&mut self) -> GivenAuthorities {
         loop {
-            tokio::time::sleep(LOOK_EVERY).await;
+            tokio::time::sleep(CHECK_EVERY).await;
             let path = self.path.clone();
             let Ok(read) = tokio::task::spawn_blocking(move || read_authorities(&path)).await else { continue };
             match read {

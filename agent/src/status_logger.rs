@@ -117,7 +117,7 @@ impl StatusLogger {
             | Event::ApiServerProbe { .. }
             | Event::Superseded(_)
             | Event::SessionKept { .. }
-            | Event::HomeRead { .. }
+            | Event::StoredSessionRead { .. }
             | Event::Persisted { .. }
             | Event::Timer(_)
             | Event::Kind { .. }
@@ -213,7 +213,7 @@ mod tests {
     use super::{Side, StatusLogger};
 
     #[test]
-    fn what_befalls_all_kinds_is_said_once() {
+    fn a_fault_of_all_kinds_is_logged_once() {
         let mut status_logger = StatusLogger::default();
         let (a, b) = (GroupKind::new("", "A"), GroupKind::new("", "B"));
         let said = [
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn only_changes_are_news() {
+    fn only_changes_are_logged() {
         let mut side = Side::default();
         let said = [
             side.fails("no route"),

@@ -99,7 +99,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_late_is_known_and_what_never_comes_is_given_up() {
+    async fn a_slow_write_is_reported_and_a_hanging_one_given_up() {
         let watchdog = Arc::new(WriteWatchdog::default());
         let (done, work) = oneshot::channel();
         let waiting = tokio::spawn({
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_moves_is_not_given_up_however_long_it_takes() {
+    async fn a_write_that_makes_progress_is_never_given_up() {
         let watchdog = Arc::new(WriteWatchdog::default());
         let (done, work) = oneshot::channel();
         let waiting = tokio::spawn({

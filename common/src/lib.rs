@@ -54,8 +54,8 @@ pub use object::{GroupKind, ObjectKey, SourceRef};
 pub use pointer::{pointer_escaped, pointer_unescaped};
 pub use policy::{
     Additions, ApplyMode, ApplyPolicy, ApproveDeletions, ConflictPolicy, DriftPolicy, FieldMode, FieldPath,
-    FieldPathError, FieldPolicy, Gate, Place, Prune, PruneAdopted, PrunePolicy, Recreate, ReportClass, StatusPathError,
-    StatusPaths, Takeover, Way,
+    FieldPathError, FieldPolicy, Gate, ObjectPath, PathElement, Prune, PruneAdopted, PrunePolicy, Recreate,
+    ReportClass, StatusPathError, StatusPaths, Takeover,
 };
 pub use reason::Reason;
 pub use time::Monotonic;

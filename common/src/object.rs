@@ -130,8 +130,8 @@ impl PartialOrd for GroupKind {
 impl Ord for ObjectKey {
     fn cmp(&self, other: &Self) -> Ordering {
         let Self { kind, namespace, name } = self;
-        let place = kind.cmp(&other.kind).then_with(|| compare(namespace, &other.namespace));
-        place.then_with(|| compare(name, &other.name))
+        let order = kind.cmp(&other.kind).then_with(|| compare(namespace, &other.namespace));
+        order.then_with(|| compare(name, &other.name))
     }
 }
 
@@ -179,7 +179,7 @@ pub struct SourceRef {
 
 impl SourceRef {
     /// The key of the source in its space.
-    pub fn place(&self, kind: &GroupKind) -> ObjectKey {
+    pub fn key(&self, kind: &GroupKind) -> ObjectKey {
         let Self { space: _, uid: _, namespace, name } = self;
         ObjectKey { kind: kind.clone(), namespace: namespace.clone(), name: name.clone() }
     }

@@ -12,7 +12,7 @@ mod prune;
 mod report;
 
 pub use gate::Gate;
-pub use path::{FieldPath, FieldPathError, Place, Way};
+pub use path::{FieldPath, FieldPathError, ObjectPath, PathElement};
 pub use prune::PrunePolicy;
 pub use report::{ReportClass, StatusPathError, StatusPaths};
 

@@ -58,18 +58,21 @@ fn objects(message: &Value) -> usize {
     }
 }
 
-/// Adds to the object at `place`, counted as [`objects`] does, a field that nobody knows.
-fn pad(message: &mut Value, place: &mut usize) {
+/// Adds to the object at `position`, counted as [`objects`] does, a field that nobody knows.
+fn pad(message: &mut Value, position: &mut usize) {
     match message {
         Value::Object(fields) => {
-            if *place == 0 {
+            if *position == 0 {
                 let nested: Vec<_> = (0..VALUES).map(|_| Value::Array(Vec::new())).collect();
                 fields.insert("fieldOfTomorrow".to_owned(), serde_json::json!({ "nested": nested }));
             }
-            *place = place.wrapping_sub(1);
-            fields.iter_mut().filter(|(name, _)| *name != "fieldOfTomorrow").for_each(|(_, value)| pad(value, place));
+            *position = position.wrapping_sub(1);
+            fields
+                .iter_mut()
+                .filter(|(name, _)| *name != "fieldOfTomorrow")
+                .for_each(|(_, value)| pad(value, position));
         }
-        Value::Array(items) => items.iter_mut().for_each(|item| pad(item, place)),
+        Value::Array(items) => items.iter_mut().for_each(|item| pad(item, position)),
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
@@ -77,15 +80,15 @@ fn pad(message: &mut Value, place: &mut usize) {
 /// Reads a message with more than it knows in each of its objects in turn. What is kept as text (`status`) is copied twice; an
 /// object whose names are data (`made`, `phases`) may refuse a name.
 fn check<T: DeserializeOwned>(name: &str, message: &Value) {
-    for place in 0..objects(message) {
+    for position in 0..objects(message) {
         let mut padded = message.clone();
-        pad(&mut padded, &mut place.clone());
+        pad(&mut padded, &mut position.clone());
         let json = serde_json::to_vec(&padded).expect("it is JSON");
         let before = ALLOCATED.get();
         let read = codec::read::<T>(&json);
         let allocated = ALLOCATED.get() - before;
-        assert!(allocated <= 3 * json.len(), "{name}, object {place}: {allocated} bytes to read {}", json.len());
-        assert!(place > 0 || read.is_ok(), "{name}: what is not known is ignored");
+        assert!(allocated <= 3 * json.len(), "{name}, object {position}: {allocated} bytes to read {}", json.len());
+        assert!(position > 0 || read.is_ok(), "{name}: what is not known is ignored");
     }
 }
 

@@ -129,9 +129,9 @@ async fn patrolled(site: &Site) -> Result<()> {
     })
     .await?;
     loop {
-        let looked = lists()?;
+        let so_far = lists()?;
         sleep(PATROL_OVER).await;
-        if lists()? == looked {
+        if lists()? == so_far {
             return Ok(());
         }
     }

@@ -86,7 +86,7 @@ impl Agent {
 }
 
 #[test]
-fn the_next_is_asked_when_nobody_is_there_and_whoever_answers_comes_first() {
+fn the_next_address_is_tried_when_one_is_unreachable_and_the_one_that_answers_comes_first() {
     let mut agent = Agent::enrolled();
     agent.hears(&["a", "b", "c"], &[1]);
     assert_eq!(agent.urls(), ["a", "b", "c"]);
@@ -129,7 +129,7 @@ fn requests_that_fail_together_are_one_reason_to_go_on() {
 }
 
 #[test]
-fn what_is_announced_no_more_goes_after_another_has_answered_for_a_day() {
+fn an_address_no_longer_announced_is_dropped_after_another_has_answered_for_a_day() {
     let mut agent = Agent::enrolled();
     agent.hears(&["a", "b"], &[1]);
     agent.hears(&["b"], &[1]);
@@ -149,7 +149,7 @@ fn what_is_announced_no_more_goes_after_another_has_answered_for_a_day() {
 }
 
 #[test]
-fn what_ceases_to_be_announced_has_a_day_from_then_on() {
+fn the_day_starts_when_an_address_is_no_longer_announced() {
     let mut agent = Agent::enrolled();
     agent.hears(&["a", "b"], &[1]);
     agent.is_answered_for(2 * DAY);
@@ -193,7 +193,7 @@ fn a_former_authority_goes_only_after_a_connection_without_it() {
 }
 
 #[test]
-fn what_is_given_comes_first_and_stays() {
+fn an_address_given_by_option_comes_first_and_is_kept() {
     let mut agent = Agent::of(Addresses::of(&token(1, "a", 1)), Some("proxy"));
     assert_eq!((agent.asks().as_str(), agent.urls()), ("proxy", vec!["proxy", "a"]));
     agent.is_missed(Missed::NotThere);
@@ -224,7 +224,7 @@ fn a_new_token_comes_first_and_one_seen_before_changes_nothing() {
 }
 
 #[test]
-fn of_two_copies_the_newer_is_taken_and_no_token_is_forgotten() {
+fn the_newer_of_two_copies_is_used_and_no_token_forgotten() {
     let older = Addresses::of(&token(1, "a", 1));
     let mut newer = older.clone();
     newer.take(&token(2, "b", 2));
@@ -265,7 +265,7 @@ fn dead_token(seed: u8) -> EnrolmentToken {
 
 /// It is reached over a proxy, whose authority only its token has named.
 #[test]
-fn tokens_that_lead_nowhere_push_out_neither_the_address_that_answers_nor_whom_it_is_trusted_by() {
+fn tokens_with_unreachable_addresses_push_out_neither_the_address_that_answers_nor_its_authorities() {
     let mut agent = Agent::of(Addresses::of(&token(1, "proxy", 9)), None);
     agent.hears(&["a", "b", "c", "d"], &[1, 2, 3, 4]);
     let mut known = agent.locator.known.clone();

@@ -72,7 +72,7 @@ fn verify(root: Root, anchor: &Signed, chain: &[&Signed], clock: u64, hub: Optio
 }
 
 #[test]
-fn what_a_pinned_root_certifies_is_accepted_by_a_clock_in_1970_and_in_2050() {
+fn a_certificate_of_a_pinned_root_is_accepted_by_a_clock_in_1970_and_in_2050() {
     let root = root();
     for (clock, hub, validity, expected) in [
         // Before the hub was heard.

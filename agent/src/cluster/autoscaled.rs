@@ -65,7 +65,7 @@ impl Autoscaled {
     /// Whether a HorizontalPodAutoscaler has this object as its target. None where autoscalers may not be listed.
     pub(super) async fn holds(&self, key: &ObjectKey) -> Result<Option<bool>, Failure> {
         let namespace = self.namespace(&key.namespace);
-        let workloads = namespace.look(&self.client, &key.namespace).await;
+        let workloads = namespace.workloads(&self.client, &key.namespace).await;
         let mut namespaces = self.namespaces.lock().unwrap_or_else(PoisonError::into_inner);
         // The map's and this one: nobody else asks.
         if Arc::strong_count(&namespace) == 2 {
@@ -82,7 +82,7 @@ impl Autoscaled {
 }
 
 impl Namespace {
-    async fn look(&self, client: &Client, name: &str) -> Result<Workloads, Failure> {
+    async fn workloads(&self, client: &Client, name: &str) -> Result<Workloads, Failure> {
         let asked = self.begun.load(Ordering::SeqCst);
         let mut last = self.last.lock().await;
         if last.0 <= asked {

@@ -85,7 +85,7 @@ impl Walk {
             }
             (Value::Array(items), Some(Value::Array(there))) if items.len() <= there.len() => {
                 for (nth, item) in items.iter().enumerate() {
-                    let (ours, there) = place(item, nth, there, ours);
+                    let (ours, there) = counterpart(item, nth, there, ours);
                     self.within(&nth.to_string(), |walk| walk.node(item, there, ours));
                 }
             }
@@ -93,11 +93,11 @@ impl Walk {
         }
     }
 
-    fn within(&mut self, name: &str, look: impl FnOnce(&mut Self)) {
+    fn within(&mut self, name: &str, visit: impl FnOnce(&mut Self)) {
         let length = self.path.len();
         self.path.push('/');
         self.path.push_str(&pointer_escaped(name));
-        look(self);
+        visit(self);
         self.path.truncate(length);
     }
 
@@ -135,7 +135,7 @@ impl Walk {
 }
 
 /// Where an item of a list is, and what of it is ours: found by the keys that its managedFields name, or else by position.
-fn place<'a>(
+fn counterpart<'a>(
     item: &Value,
     nth: usize,
     there: &'a [Value],

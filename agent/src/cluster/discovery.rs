@@ -149,8 +149,8 @@ impl Kinds {
     /// The present reading, or a new one in place of `stale`.
     fn reading(&self, kind: &GroupKind, version: &Arc<str>, stale: Option<&Reading<Group>>) -> Reading<Group> {
         let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
-        let place = (Arc::clone(&kind.group), Arc::clone(version));
-        let reading = readings.kinds.entry(place).or_insert_with(Reading::fresh);
+        let group_version = (Arc::clone(&kind.group), Arc::clone(version));
+        let reading = readings.kinds.entry(group_version).or_insert_with(Reading::fresh);
         if stale.is_some_and(|stale| Arc::ptr_eq(&stale.what, &reading.what)) {
             *reading = Reading::fresh();
         }

@@ -211,7 +211,7 @@ impl Executor {
         match target.send(Method::POST, uri, JSON, &object).await {
             Ok(object) => {
                 self.after_write(&entry.key);
-                Ok(Created::Made(target.placed(scope, object, template)?))
+                Ok(Created::Made(target.observed(scope, object, template)?))
             }
             Err(refused) if refused.is_already_there() => match target.read().await? {
                 Some(object) => Ok(Created::Exists(target.decode(scope, object)?)),
@@ -281,7 +281,7 @@ impl Executor {
             applied = target.claim_from_others(applied).await?;
         }
         self.after_write(&entry.key);
-        Ok(Applied { observed: target.placed(scope, applied, template)?, conflicts })
+        Ok(Applied { observed: target.observed(scope, applied, template)?, conflicts })
     }
 
     /// Who decides about replicas, where the policy says nothing. Where autoscalers may not be listed, the object shows
@@ -410,7 +410,7 @@ impl Executor {
             "annotations": {MARK_ANNOTATION: null},
         });
         target.rewrite(&object.metadata, fields::without_ours(object.managed()), metadata).await?;
-        Ok(Orphaned::LetGo)
+        Ok(Orphaned::Done)
     }
 
     async fn inspect(&self, scope: &Scope, key: &ObjectKey, version: &Arc<str>) -> Result<Inspected, Refused> {
@@ -463,7 +463,7 @@ impl Executor {
         let at = now.round(jiff::Unit::Second).unwrap_or(now).to_string().into();
         // What differs may be its Pod template.
         let template = template.filter(|_| total == 0);
-        let observed = target.placed(scope, live, template)?;
+        let observed = target.observed(scope, live, template)?;
         Ok(Compared { observed, differences: named, total, local: local.into(), at })
     }
 
@@ -592,7 +592,7 @@ impl Target<'_> {
     }
 
     /// The object as its source has it, with the Pod template of this digest.
-    fn placed(&self, scope: &Scope, object: Object, template: Option<Digest>) -> Result<Box<Observed>, Failure> {
+    fn observed(&self, scope: &Scope, object: Object, template: Option<Digest>) -> Result<Box<Observed>, Failure> {
         let mut observed = self.decode(scope, object)?;
         observed.template = template;
         Ok(observed)

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Map, Value, json};
-use tideline_common::{ApplyPolicy, FieldMode, FieldPath, MARK_ANNOTATION, MARK_LABEL, Way};
+use tideline_common::{ApplyPolicy, FieldMode, FieldPath, MARK_ANNOTATION, MARK_LABEL, ObjectPath};
 
 use super::compare;
 use super::failure::Failure;
@@ -132,12 +132,12 @@ fn mark() -> Value {
     json!({"f:metadata": {"f:labels": named(MARK_LABEL), "f:annotations": named(MARK_ANNOTATION)}})
 }
 
-fn found(paths: &[FieldPath], object: &Value) -> BTreeSet<Way> {
+fn found(paths: &[FieldPath], object: &Value) -> BTreeSet<ObjectPath> {
     paths.iter().flat_map(|path| path.find(object)).collect()
 }
 
 /// From the last to the first, so that the indexes of those to come stay right.
-fn remove_all(object: &mut Value, ways: BTreeSet<Way>) {
+fn remove_all(object: &mut Value, ways: BTreeSet<ObjectPath>) {
     for way in ways.into_iter().rev() {
         way.remove(object);
     }

@@ -6,7 +6,7 @@
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
 use serde_json::{Map, Value};
-use tideline_common::{FIELD_MANAGER, FIELD_MANAGER_INITIAL, Place, Way};
+use tideline_common::{FIELD_MANAGER, FIELD_MANAGER_INITIAL, ObjectPath, PathElement};
 
 const APPLY: &str = "Apply";
 const UPDATE: &str = "Update";
@@ -156,17 +156,17 @@ pub(super) enum Located {
 }
 
 /// Finds a field of `object` in a set of fields of the like: lists have indexes in one, keys or values in the other.
-pub(super) fn locate(set: &Value, object: &Value, way: &Way) -> Located {
+pub(super) fn locate(set: &Value, object: &Value, way: &ObjectPath) -> Located {
     let (mut node, mut value) = (set, object);
-    let mut keys = Vec::with_capacity(way.places().len());
-    for place in way.places() {
+    let mut keys = Vec::with_capacity(way.elements().len());
+    for element in way.elements() {
         let Some(members) = node.as_object() else { return Located::Nobodys };
         if members.is_empty() && !keys.is_empty() {
             return Located::InAtomic;
         }
-        let found = match place {
-            Place::Field(name) => value.get(name.as_str()).map(|child| (format!("f:{name}"), child)),
-            Place::Item(nth) => value
+        let found = match element {
+            PathElement::Field(name) => value.get(name.as_str()).map(|child| (format!("f:{name}"), child)),
+            PathElement::Item(nth) => value
                 .get(nth)
                 .and_then(|item| members.keys().find(|key| is_item(key, item, *nth)).map(|key| (key.clone(), item))),
         };

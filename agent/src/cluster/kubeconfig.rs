@@ -16,7 +16,7 @@ use super::connect;
 use crate::certificates::Clock;
 
 /// How often the file, and those that it names, are checked: a few kilobytes.
-const LOOK_EVERY: Duration = Duration::from_secs(10);
+const CHECK_EVERY: Duration = Duration::from_secs(10);
 
 /// The kubeconfig that a run began with.
 #[derive(Debug)]
@@ -38,13 +38,13 @@ impl KubeconfigFile {
         let Self { path, in_use, clock } = self;
         let mut useless = None;
         loop {
-            sleep(LOOK_EVERY).await;
+            sleep(CHECK_EVERY).await;
             // A file that is gone or half written is checked again.
-            let Some(now) = look(&path).await.filter(|now| in_use != Some(*now) && useless != Some(*now)) else {
+            let Some(now) = digest_of(&path).await.filter(|now| in_use != Some(*now) && useless != Some(*now)) else {
                 continue;
             };
             let client = connect::connect(Some(&path), &clock).await;
-            if look(&path).await != Some(now) {
+            if digest_of(&path).await != Some(now) {
                 // It is being written.
                 continue;
             }
@@ -80,9 +80,9 @@ impl AuthorityFile {
     pub async fn changed(self) {
         let Self { path, in_use } = self;
         loop {
-            sleep(LOOK_EVERY).await;
-            let looked = path.clone();
-            let now = tokio::task::spawn_blocking(move || authority(&looked)).await.ok().flatten();
+            sleep(CHECK_EVERY).await;
+            let path = path.clone();
+            let now = tokio::task::spawn_blocking(move || authority(&path)).await.ok().flatten();
             if now.is_some() && now != in_use {
                 return;
             }
@@ -97,7 +97,7 @@ fn authority(path: &Path) -> Option<Digest> {
     (!certificates.is_empty()).then(|| Digest::of(&pem))
 }
 
-async fn look(path: &Path) -> Option<Digest> {
+async fn digest_of(path: &Path) -> Option<Digest> {
     let path = path.to_owned();
     tokio::task::spawn_blocking(move || digest(&path)).await.ok().flatten()
 }

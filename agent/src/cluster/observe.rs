@@ -40,7 +40,7 @@ use crate::namespaces::Namespaces;
 const MISSING_EVERY: Duration = Duration::from_secs(30);
 /// Time between checks, and how many, after some definition changed: its kind is served a moment after it says so.
 const CHANGED_EVERY: Duration = Duration::from_secs(1);
-const CHANGED_LOOKS: u32 = 10;
+const CHANGED_CHECKS: u32 = 10;
 
 /// The watches of all kinds that are watched.
 pub struct Watches {
@@ -150,8 +150,8 @@ impl Watches {
         let (client, kinds, events) = (self.client.clone(), Arc::clone(&self.kinds), self.events.clone());
         let (namespaces, stop) = (self.namespaces.clone(), self.stop.child_token());
         let span = info_span!("list", kind = %list.kind);
-        let look = async move { stop.run_until_cancelled(list.run(&client, &kinds, &namespaces, &events)).await };
-        self.tasks.spawn(look.instrument(span));
+        let listing = async move { stop.run_until_cancelled(list.run(&client, &kinds, &namespaces, &events)).await };
+        self.tasks.spawn(listing.instrument(span));
     }
 
     /// How many kinds are watched.
@@ -198,7 +198,7 @@ impl Task {
     async fn run(mut self) {
         let mut pauses = Pauses::new();
         let relist = Arc::clone(&self.relist);
-        let mut looks = 0;
+        let mut checks = 0;
         let kinds = Arc::clone(&self.kinds);
         loop {
             // From before the check, so that no change is missed between it and the wait.
@@ -207,10 +207,10 @@ impl Task {
                 Ok(resource) => resource,
                 Err(Unresolved::Missing(_)) => {
                     self.tell(Served::No).await;
-                    let wait = if looks > 0 { CHANGED_EVERY } else { MISSING_EVERY };
-                    looks = match tokio::time::timeout(wait, change).await {
-                        Ok(()) => CHANGED_LOOKS,
-                        Err(_elapsed) => looks.saturating_sub(1),
+                    let wait = if checks > 0 { CHANGED_EVERY } else { MISSING_EVERY };
+                    checks = match tokio::time::timeout(wait, change).await {
+                        Ok(()) => CHANGED_CHECKS,
+                        Err(_elapsed) => checks.saturating_sub(1),
                     };
                     continue;
                 }

@@ -131,7 +131,7 @@ fn held_by_the_fuse() -> (World, Vec<ObjectKey>) {
 }
 
 #[test]
-fn a_removal_beyond_the_fuse_is_held_and_said() {
+fn a_removal_beyond_the_fuse_is_held_and_reported() {
     let (world, _) = held_by_the_fuse();
     let held = world.hub.reports.values().filter(|(_, _, report)| report.reason == Some(Reason::FuseHeld));
     assert_eq!(held.count(), 30);
@@ -139,7 +139,7 @@ fn a_removal_beyond_the_fuse_is_held_and_said() {
 
 /// Held removals were assigned again, and unassigned before they were evaluated: they are as many as before.
 #[test]
-fn what_comes_back_and_leaves_again_is_counted_whole_by_the_fuse() {
+fn the_fuse_counts_all_of_a_removal_that_was_reassigned_and_unassigned_again() {
     let (mut world, keys) = held_by_the_fuse();
     for key in &keys[..30] {
         world.hub.put(key, 1, 1);
@@ -157,7 +157,7 @@ fn what_comes_back_and_leaves_again_is_counted_whole_by_the_fuse() {
 }
 
 #[test]
-fn what_stands_is_taken_up_after_the_journal_was_lost_and_not_written_again() {
+fn after_a_lost_journal_existing_objects_are_recorded_and_not_written_again() {
     let mut world = World::new(3);
     let keys: Vec<ObjectKey> = (0..20).map(|i| key("apps", "Deployment", &format!("d{i:02}"))).collect();
     for key in &keys {
@@ -177,7 +177,7 @@ fn what_stands_is_taken_up_after_the_journal_was_lost_and_not_written_again() {
 }
 
 #[test]
-fn what_is_created_once_is_handed_over_by_its_mark_alone_and_goes_with_its_new_source() {
+fn a_create_only_object_changes_owner_by_its_mark_alone_and_is_removed_with_its_new_source() {
     let mut world = World::new(3);
     world.hub.policy.mode = ApplyMode::CreateOnly;
     let once = key("", "ConfigMap", "once");
@@ -208,7 +208,7 @@ fn what_is_created_once_is_handed_over_by_its_mark_alone_and_goes_with_its_new_s
 }
 
 #[test]
-fn what_was_changed_while_there_was_no_journal_is_put_right() {
+fn a_local_change_without_a_journal_is_corrected() {
     let mut world = World::new(3);
     let keys: Vec<ObjectKey> = (0..6).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
     for key in &keys {
@@ -304,7 +304,7 @@ pub(super) fn policies() -> Policies {
 }
 
 #[test]
-fn what_another_hub_took_over_is_never_deleted() {
+fn an_object_that_another_hub_took_over_is_never_deleted() {
     for restart in [false, true] {
         let mut world = World::new(8);
         let keys = [key("", "ConfigMap", "c0"), key("", "ConfigMap", "c1")];
@@ -330,7 +330,7 @@ fn what_another_hub_took_over_is_never_deleted() {
 }
 
 #[test]
-fn what_is_assigned_and_does_not_stand_lets_no_more_be_deleted() {
+fn the_fuse_counts_existing_objects_and_not_those_only_assigned() {
     let mut world = World::with_fuse(3, super::FuseLimits::default());
     let keys: Vec<ObjectKey> = (0..100).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
     for key in &keys[..20] {

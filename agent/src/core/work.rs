@@ -8,7 +8,7 @@
 pub(super) mod aimd;
 pub(super) mod begin;
 pub(super) mod conclude;
-pub(super) mod doing;
+pub(super) mod in_flight;
 pub(super) mod limiter;
 pub(super) mod queue;
 pub(super) mod rebuild;

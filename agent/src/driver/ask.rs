@@ -94,7 +94,7 @@ mod tests {
     use tideline_common::wire::v1::{ClusterFacts, Refusal};
 
     use super::*;
-    use crate::identity::{Found, HomeIn};
+    use crate::identity::{Found, SessionStore};
 
     fn token() -> EnrolmentToken {
         EnrolmentToken {
@@ -113,7 +113,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let (directory, aside) = (parent.path().join("data"), parent.path().join("aside"));
         fs::create_dir(&directory).unwrap();
-        let found = Found::look(&directory, Some(&token()), None, HomeIn::Directory).await.unwrap();
+        let found = Found::load(&directory, Some(&token()), None, SessionStore::Directory).await.unwrap();
         let keeper = found.keep().unwrap();
         let revoked = keeper.key().public();
         fs::rename(&directory, &aside).unwrap();
@@ -128,7 +128,7 @@ mod tests {
         fs::rename(&aside, &directory).unwrap();
         let (_, shown) = prove(&keeper, enrols).await.map_err(|(_, failure)| failure).unwrap();
         assert_ne!(shown, revoked);
-        let found = Found::look(&directory, None, None, HomeIn::Directory).await.unwrap();
+        let found = Found::load(&directory, None, None, SessionStore::Directory).await.unwrap();
         assert_eq!(found.keep().unwrap().enrolling_key().await.unwrap().public(), shown);
     }
 }

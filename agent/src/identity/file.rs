@@ -19,7 +19,7 @@ pub(super) fn read(path: &Path) -> Result<Option<Contents>, Error> {
     };
     Contents::decode(&bytes).map(Some).map_err(|unreadable| match unreadable {
         Unreadable::Damaged(why) => Error::Damaged { path: path.to_owned(), why },
-        Unreadable::Newer { found, by } => Error::Newer { place: path.display().to_string(), found, by },
+        Unreadable::Newer { found, by } => Error::Newer { reference: path.display().to_string(), found, by },
     })
 }
 

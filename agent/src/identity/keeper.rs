@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::contents::{Contents, HubPin, TargetName, Unreadable};
-use super::merge::{self, Data, HomeIn, Merged};
+use super::merge::{self, Data, Merged, SessionStore};
 use super::secret::{Failure, SecretRef, Stored};
 use super::written::{ROUNDS_MAX, Reading, Refused, Written, read_patiently};
 use super::{Error, file};
@@ -30,7 +30,7 @@ const WRITE_EVERY: Duration = Duration::from_secs(30);
 const WRITE_AGAIN: (Duration, Duration) = (Duration::from_secs(2), Duration::from_mins(1));
 /// Longest wait for the Secret to take a value that is used only once it is stored: one answer of a slow API server. The hub
 /// keeps an offered session for 15 s before another may be offered one.
-const HOME_MAX: Duration = Duration::from_secs(10);
+const SESSION_STORE_MAX: Duration = Duration::from_secs(10);
 
 /// An identity that was found or made, and is not used yet.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct Found {
     /// What the file holds.
     copy: Option<Contents>,
     token: TokenUse,
-    home: HomeIn,
+    store: SessionStore,
 }
 
 /// What a token that the agent was given is to this identity.
@@ -100,36 +100,38 @@ impl Found {
     /// Reads the identity of the agent of `directory` there and in the Secret, or makes one for `token`. A token given to an
     /// agent that is not enrolled yet replaces what is pinned. An enrolled agent needs none; a new one of its hub says where
     /// that is now.
-    pub(crate) async fn look(
+    pub(crate) async fn load(
         directory: &Path,
         token: Option<&EnrolmentToken>,
-        place: Option<SecretRef>,
-        home: HomeIn,
+        reference: Option<SecretRef>,
+        store: SessionStore,
     ) -> Result<Self, Error> {
         let path = directory.join(file::FILE);
-        let (copy, damage) = match read_again(&path, place.is_some()).await {
+        let (copy, damage) = match read_again(&path, reference.is_some()).await {
             Ok(copy) => (copy, None),
             Err(error @ (Error::Damaged { .. } | Error::Unread { .. })) => (None, Some(error)),
             Err(error) => return Err(error),
         };
-        let Some(place) = place else {
-            return damage.map_or_else(|| Self::of(path, None, None, copy, (directory, home), token), Err);
+        let Some(reference) = reference else {
+            return damage.map_or_else(|| Self::of(path, None, None, copy, (directory, store), token), Err);
         };
         for _ in 0..ROUNDS_MAX {
-            let mut written = Written::new(place.clone());
-            let stored = match read_patiently(&place, copy.is_some(), home).await {
+            let mut written = Written::new(reference.clone());
+            let stored = match read_patiently(&reference, copy.is_some(), store).await {
                 Reading::Done(stored) => stored,
                 Reading::Later(why) => {
-                    warn!("the Secret {place} cannot be read now: {why}. The copy in the data directory is used meanwhile");
+                    warn!(
+                        "the Secret {reference} cannot be read now: {why}. The copy in the data directory is used meanwhile"
+                    );
                     written.later(copy.as_ref());
-                    return Self::of(path, Some(written), None, copy, (directory, home), token);
+                    return Self::of(path, Some(written), None, copy, (directory, store), token);
                 }
                 Reading::Forbidden(why) => {
-                    say_forbidden(&place, &why);
+                    say_forbidden(&reference, &why);
                     written.forbidden();
                     return match damage {
                         Some(damage) => Err(damage),
-                        None => Self::of(path, Some(written), None, copy, (directory, home), token),
+                        None => Self::of(path, Some(written), None, copy, (directory, store), token),
                     };
                 }
             };
@@ -140,26 +142,26 @@ impl Found {
                     Some(*contents)
                 }
                 Stored::Unreadable { why: Unreadable::Damaged(why), version } if copy.is_some() => {
-                    warn!("the Secret {place} is damaged ({why}); it is rewritten from the data directory");
+                    warn!("the Secret {reference} is damaged ({why}); it is rewritten from the data directory");
                     written.knows(None, version);
                     None
                 }
                 Stored::Unreadable { why: Unreadable::Damaged(why), .. } => {
-                    return Err(Error::SecretDamaged { place: place.to_string(), why });
+                    return Err(Error::SecretDamaged { reference: reference.to_string(), why });
                 }
                 Stored::Unreadable { why: Unreadable::Newer { found, by }, .. } => {
-                    return Err(Error::Newer { place: format!("the Secret {place}"), found, by });
+                    return Err(Error::Newer { reference: format!("the Secret {reference}"), found, by });
                 }
             };
             match damage {
                 Some(error) if secret.is_none() => return Err(error),
                 Some(_) => {
-                    warn!("{path:?} is damaged or cannot be read; the Secret {place} is used instead");
+                    warn!("{path:?} is damaged or cannot be read; the Secret {reference} is used instead");
                 }
                 None => {}
             }
             let known = secret.clone();
-            let mut found = Self::of(path.clone(), Some(written), secret, copy.clone(), (directory, home), token)?;
+            let mut found = Self::of(path.clone(), Some(written), secret, copy.clone(), (directory, store), token)?;
             if known.as_ref() == Some(&found.merged.contents) || found.write_first().await? {
                 return Ok(found);
             }
@@ -167,7 +169,7 @@ impl Found {
                 break;
             }
         }
-        Err(Error::Superseded { place: place.to_string(), why: "another writer keeps changing it".to_owned() })
+        Err(Error::Superseded { reference: reference.to_string(), why: "another writer keeps changing it".to_owned() })
     }
 
     fn of(
@@ -175,13 +177,13 @@ impl Found {
         secret: Option<Written>,
         stored: Option<Contents>,
         copy: Option<Contents>,
-        (directory, home): (&Path, HomeIn),
+        (directory, store): (&Path, SessionStore),
         token: Option<&EnrolmentToken>,
     ) -> Result<Self, Error> {
         let merged =
-            merge::merge(stored, copy.clone(), home).map_err(|merge::TwoTargets { secret: of_secret, file }| {
-                let place = secret.as_ref().map(|written| written.place.to_string()).unwrap_or_default();
-                Error::TwoIdentities { place, file, secret: of_secret }
+            merge::merge(stored, copy.clone(), store).map_err(|merge::TwoTargets { secret: of_secret, file }| {
+                let reference = secret.as_ref().map(|written| written.reference.to_string()).unwrap_or_default();
+                Error::TwoIdentities { reference, file, secret: of_secret }
             })?;
         let pin = token.map(HubPin::of).transpose()?;
         let (merged, token) = match (merged, token.zip(pin)) {
@@ -197,7 +199,7 @@ impl Found {
                 (merged, used)
             }
         };
-        Ok(Self { path, secret, merged, copy, token, home })
+        Ok(Self { path, secret, merged, copy, token, store })
     }
 
     /// Writes the Secret before anything is done under the identity. False if another was first.
@@ -209,7 +211,7 @@ impl Found {
             return Ok(true);
         }
         let is_known = self.copy.is_some() || written.version.is_some();
-        let place = written.place.to_string();
+        let reference = written.reference.to_string();
         match written.write_once(&self.merged.contents).await {
             Ok(()) => Ok(true),
             Err(Failure::Conflict) => Ok(false),
@@ -218,12 +220,12 @@ impl Found {
                 written.complain(&why);
                 Ok(true)
             }
-            Err(Failure::NotAllowed(why)) if self.home == HomeIn::Directory => {
-                say_forbidden(&written.place, &why);
+            Err(Failure::NotAllowed(why)) if self.store == SessionStore::Directory => {
+                say_forbidden(&written.reference, &why);
                 written.forbidden();
                 Ok(true)
             }
-            Err(Failure::NotAllowed(why) | Failure::Unavailable(why)) => Err(Error::SecretUnwritten { place, why }),
+            Err(Failure::NotAllowed(why) | Failure::Unavailable(why)) => Err(Error::SecretUnwritten { reference, why }),
         }
     }
 
@@ -264,7 +266,7 @@ impl Found {
     }
 
     fn keeper(self, saving: Saving) -> Keeper {
-        let Self { path, secret, merged: Merged { contents, data: _ }, copy: _, token: _, home } = self;
+        let Self { path, secret, merged: Merged { contents, data: _ }, copy: _, token: _, store } = self;
         let (superseded, _) = watch::channel(None);
         let saved = (!saving.is_behind).then(|| contents.clone());
         let behind = Notify::new();
@@ -273,8 +275,8 @@ impl Found {
         }
         Keeper {
             path,
-            home,
-            place: secret.as_ref().map(|written| written.place.clone()),
+            store,
+            reference: secret.as_ref().map(|written| written.reference.clone()),
             behind,
             contents: StdMutex::new(contents),
             saved: StdMutex::new(saved),
@@ -287,9 +289,9 @@ impl Found {
     }
 }
 
-fn say_forbidden(place: &SecretRef, why: &str) {
+fn say_forbidden(reference: &SecretRef, why: &str) {
     info!(
-        "the identity is kept in the data directory alone for now: the Secret {place} may not be used ({why}). It is asked \
+        "the identity is kept in the data directory alone for now: the Secret {reference} may not be used ({why}). It is asked \
          for again about once a minute, and used when it may be"
     );
 }
@@ -298,7 +300,7 @@ fn say_forbidden(place: &SecretRef, why: &str) {
 #[derive(Debug)]
 pub(crate) struct Keeper {
     path: PathBuf,
-    home: HomeIn,
+    store: SessionStore,
     /// What this process knows. Changes while `saving` is locked.
     contents: StdMutex<Contents>,
     /// What the file took last, and all that the Secret may hold: one that is ahead of the file says at the next start that
@@ -308,7 +310,7 @@ pub(crate) struct Keeper {
     saving: Mutex<Saving>,
     watchdog: WriteWatchdog,
     /// Where the Secret is, if it is used.
-    place: Option<SecretRef>,
+    reference: Option<SecretRef>,
     secret: Mutex<Option<Written>>,
     /// Notified when a write to the file or the Secret failed.
     behind: Notify,
@@ -364,7 +366,7 @@ impl Keeper {
         let mut seed = None;
         self.change(|contents| seed = Some(contents.next_seed.unwrap_or(contents.seed))).await?;
         if self.is_secret_behind().await {
-            self.reach_home().await?;
+            self.write_session_store().await?;
         }
         Ok(SigningKey::from_seed(*seed.expect("the identity was loaded").as_bytes()))
     }
@@ -438,9 +440,9 @@ impl Keeper {
     /// another if a later process has stored one, which is left as it is. Replicas share the Secret as their session store: a
     /// session that only the file has is none that the next of them knows.
     pub(crate) async fn keep_session(&self, session: SessionName, cluster: Option<Uid>) -> Result<SessionName, Error> {
-        let home = self.read_home().await?;
-        if home.number > session.number {
-            return Ok(home);
+        let stored = self.read_stored_session().await?;
+        if stored.number > session.number {
+            return Ok(stored);
         }
         let mut saving = self.saving.lock().await;
         let offered = {
@@ -452,35 +454,35 @@ impl Keeper {
         self.save(&mut saving, offered.clone()).await?;
         *self.contents() = offered;
         drop(saving);
-        self.reach_home().await?;
+        self.write_session_store().await?;
         Ok(session)
     }
 
     /// Writes to the Secret what the file holds by now, where the Secret is a copy. Where it is the session store, it is up to
     /// date already.
     pub(crate) async fn copy_to_secret(&self) {
-        if self.home == HomeIn::Directory {
+        if self.store == SessionStore::Directory {
             let _logged = self.write_secret().await;
         }
     }
 
     /// Writes to the Secret what the file holds, where the Secret is the session store. And where it was found to be another
     /// process's: until it is no longer, no session is used, whatever the hub offers.
-    async fn reach_home(&self) -> Result<(), Error> {
-        if self.home == HomeIn::Directory && self.superseded.borrow().is_none() {
+    async fn write_session_store(&self) -> Result<(), Error> {
+        if self.store == SessionStore::Directory && self.superseded.borrow().is_none() {
             return Ok(());
         }
-        let why = match timeout(HOME_MAX, self.write_secret()).await {
+        let why = match timeout(SESSION_STORE_MAX, self.write_secret()).await {
             Ok(written) => return written,
             Err(_elapsed) => "the API server does not answer".to_owned(),
         };
         self.behind.notify_one();
-        let place = self.place.as_ref().map(ToString::to_string).unwrap_or_default();
-        Err(Error::SecretUnwritten { place, why })
+        let reference = self.reference.as_ref().map(ToString::to_string).unwrap_or_default();
+        Err(Error::SecretUnwritten { reference, why })
     }
 
     /// Reads which session is stored by now, whoever wrote it.
-    pub(crate) async fn read_home(&self) -> Result<SessionName, Error> {
+    pub(crate) async fn read_stored_session(&self) -> Result<SessionName, Error> {
         let path = self.path.clone();
         let read = tokio::task::spawn_blocking(move || file::read(&path));
         let file = match self.watchdog.wait(read, || ()).await {
@@ -497,12 +499,12 @@ impl Keeper {
         // A file that is gone tells of nobody.
         let ours = self.contents().session;
         let file = file.map_or(ours, |contents| contents.session);
-        if self.home == HomeIn::Directory {
+        if self.store == SessionStore::Directory {
             return Ok(file);
         }
-        let Some(place) = &self.place else { return Ok(file) };
+        let Some(reference) = &self.reference else { return Ok(file) };
         // Unless it was read, another replica may have written there, which is no other agent then.
-        let why = match place.read().await {
+        let why = match reference.read().await {
             Ok(Stored::Contents { contents, .. }) => return Ok(file.max(contents.session)),
             Ok(Stored::Nothing) => return Ok(file),
             Ok(Stored::Unreadable { why, .. }) => {
@@ -515,7 +517,7 @@ impl Keeper {
             }
             Err(failure) => failure.to_string(),
         };
-        Err(Error::SecretUnread { place: place.to_string(), why })
+        Err(Error::SecretUnread { reference: reference.to_string(), why })
     }
 
     /// The file holds nothing that can be read: it is written anew with the next change, and soon without one.
@@ -655,7 +657,7 @@ impl Keeper {
             return Ok(());
         };
         let refused = written.write(&contents).await;
-        let place = written.place.to_string();
+        let reference = written.reference.to_string();
         match refused {
             Ok(()) => {
                 self.superseded.send_if_modified(|why| why.take().is_some());
@@ -664,14 +666,14 @@ impl Keeper {
             Err(Refused::Failed(why)) => {
                 written.complain(&why);
                 self.behind.notify_one();
-                Err(Error::SecretUnwritten { place, why })
+                Err(Error::SecretUnwritten { reference, why })
             }
             Err(Refused::HoldsIdentity) => {
                 self.in_secret.cancel();
-                Err(Error::SecretUnwritten { place, why: "it already holds this agent's identity".to_owned() })
+                Err(Error::SecretUnwritten { reference, why: "it already holds this agent's identity".to_owned() })
             }
             Err(Refused::Superseded(why)) => {
-                let error = Error::Superseded { place, why };
+                let error = Error::Superseded { reference, why };
                 self.superseded.send_replace(Some(error.to_string()));
                 Err(error)
             }

@@ -33,7 +33,7 @@ pub(super) struct TwoTargets {
 
 /// Which copy of the identity is the session store: the one whose session is this agent's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HomeIn {
+pub(crate) enum SessionStore {
     /// The data directory; the Secret only for a start without one. So each of two copies of a data directory in one cluster
     /// is a store of its own.
     Directory,
@@ -46,7 +46,7 @@ pub(crate) enum HomeIn {
 pub(super) fn merge(
     secret: Option<Contents>,
     file: Option<Contents>,
-    home: HomeIn,
+    store: SessionStore,
 ) -> Result<Option<Merged>, TwoTargets> {
     let (secret, file) = match (secret, file) {
         (None, None) => return Ok(None),
@@ -68,7 +68,7 @@ pub(super) fn merge(
             let behind = comparable && file.floor.map(version) < secret.floor.map(version);
             return Ok(Some(if secret.generation > file.generation {
                 // What it has become is true of this directory too; which session its agent had is not.
-                let session = session_of(home, &secret, &file);
+                let session = session_of(store, &secret, &file);
                 Merged { contents: Contents { session, ..of(secret) }, data: Data::Outdated }
             } else {
                 Merged { contents: of(file), data: if behind { Data::Outdated } else { Data::Current } }
@@ -79,7 +79,7 @@ pub(super) fn merge(
         && of_secret.target != of_file.target
     {
         if are_branches(&secret, &file) {
-            return Ok(Some(joined(secret, file, home)));
+            return Ok(Some(joined(secret, file, store)));
         }
         return Err(TwoTargets { secret: of_secret.target, file: of_file.target });
     }
@@ -89,12 +89,12 @@ pub(super) fn merge(
         return Ok(Some(Merged { contents, data }));
     }
     let behind = file.session < secret.session || file.floor.map(version) < secret.floor.map(version);
-    let session = session_of(home, &secret, &file);
+    let session = session_of(store, &secret, &file);
     let floor = newest(secret.floor, file.floor);
     // It is stored before anybody sees it.
-    let next_seed = match home {
-        HomeIn::Directory => file.next_seed.or(secret.next_seed),
-        HomeIn::Secret => secret.next_seed.or(file.next_seed),
+    let next_seed = match store {
+        SessionStore::Directory => file.next_seed.or(secret.next_seed),
+        SessionStore::Secret => secret.next_seed.or(file.next_seed),
     };
     let cluster = secret.cluster.clone().or_else(|| file.cluster.clone());
     // Of another hub they lead elsewhere.
@@ -116,8 +116,8 @@ fn are_branches(secret: &Contents, file: &Contents) -> bool {
 
 /// The copies do not say with which of two branches the hub went on; but it answers to either, for a request names all former
 /// targets. So the later session decides, and marks of both are its own. The data directory may be of either.
-fn joined(secret: Contents, file: Contents, home: HomeIn) -> Merged {
-    let session = session_of(home, &secret, &file);
+fn joined(secret: Contents, file: Contents, store: SessionStore) -> Merged {
+    let session = session_of(store, &secret, &file);
     let generation = secret.generation.max(file.generation) + 1;
     let (taken, other) = if file.session.number > secret.session.number { (file, secret) } else { (secret, file) };
     let also = taken.formers.iter().filter(|former| !other.formers.contains(former));
@@ -151,10 +151,10 @@ pub(super) fn onto(there: &Contents, ours: Contents) -> Contents {
 }
 
 /// Each of two copies of a data directory in one cluster is a session store of its own.
-fn session_of(home: HomeIn, secret: &Contents, file: &Contents) -> SessionName {
-    match home {
-        HomeIn::Directory if !file.session.is_none() => file.session,
-        HomeIn::Directory | HomeIn::Secret => secret.session.max(file.session),
+fn session_of(store: SessionStore, secret: &Contents, file: &Contents) -> SessionName {
+    match store {
+        SessionStore::Directory if !file.session.is_none() => file.session,
+        SessionStore::Directory | SessionStore::Secret => secret.session.max(file.session),
     }
 }
 

@@ -21,12 +21,12 @@ const AGAIN: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins
 pub(crate) async fn when_readable<T, L: Future<Output = Result<T, Error>>>(
     health: &Health,
     metrics: &Metrics,
-    mut look: impl FnMut() -> L,
+    mut load: impl FnMut() -> L,
 ) -> Result<T, Error> {
     let mut backoff = Backoff::new(AGAIN.0, AGAIN.1);
     let mut frozen = None;
     loop {
-        let newer = match look().await {
+        let newer = match load().await {
             Err(newer @ Error::Newer { .. }) => newer,
             outcome => {
                 if frozen.take().is_some() {

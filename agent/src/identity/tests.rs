@@ -10,7 +10,7 @@ use tideline_common::{
 use uuid::Uuid;
 
 use super::contents::{Contents, HubPin};
-use super::merge::{Data, HomeIn, merge, onto};
+use super::merge::{Data, SessionStore, merge, onto};
 use super::{Error, Found, Keeper, TargetName, TokenUse};
 use crate::addresses::Addresses;
 
@@ -32,7 +32,7 @@ fn target(number: u128) -> TargetName {
 }
 
 async fn open(directory: &Path, token: Option<&EnrolmentToken>) -> Result<Keeper, Error> {
-    Found::look(directory, token, None, HomeIn::Directory).await?.keep()
+    Found::load(directory, token, None, SessionStore::Directory).await?.keep()
 }
 
 #[tokio::test]
@@ -59,7 +59,7 @@ async fn without_token_and_identity_it_says_what_to_do() -> Result<(), anyhow::E
 }
 
 #[tokio::test]
-async fn another_hubs_token_is_taken_before_enrolment_and_passed_over_after() -> Result<(), anyhow::Error> {
+async fn another_hubs_token_is_used_before_enrolment_and_ignored_after() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let first = open(directory.path(), Some(&token(1))).await?;
     let second = open(directory.path(), Some(&token(2))).await?;
@@ -69,7 +69,7 @@ async fn another_hubs_token_is_taken_before_enrolment_and_passed_over_after() ->
     second.enrol(target(5), None).await?;
     assert_eq!(second.use_of(&token(1)), TokenUse::OtherHub(token(1).hub));
     assert_eq!(second.use_of(&token(2)), TokenUse::SeenBefore);
-    let found = Found::look(directory.path(), Some(&token(1)), None, HomeIn::Directory).await?;
+    let found = Found::load(directory.path(), Some(&token(1)), None, SessionStore::Directory).await?;
     assert_eq!(found.token(), TokenUse::OtherHub(token(1).hub));
     assert_eq!(found.keep()?.pin(), second.pin(), "what runs is not stopped by it, and follows no other hub");
     Ok(())
@@ -93,7 +93,7 @@ async fn a_new_token_of_the_pinned_hub_says_where_it_is_and_an_old_one_nothing()
         (moved(10, "https://changed.example"), TokenUse::SeenBefore, "https://new.example"),
         (other_key, TokenUse::OtherHub(token(1).hub), "https://new.example"),
     ] {
-        let found = Found::look(directory.path(), Some(&given), None, HomeIn::Directory).await?;
+        let found = Found::load(directory.path(), Some(&given), None, SessionStore::Directory).await?;
         assert_eq!(found.token(), used);
         let keeper = found.keep()?;
         assert_eq!(keeper.addresses().first().map(ToString::to_string).as_deref(), Some(url));
@@ -143,9 +143,9 @@ fn contents(seed: u8, enrolled: Option<u128>, session: u64, revision: Option<u64
 }
 
 #[test]
-fn who_was_at_work_since_makes_the_other_copy_outdated() {
+fn a_copy_that_was_active_since_makes_the_other_outdated() {
     let ours = || Some(contents(1, Some(5), 3, Some(7)));
-    let data = |secret, file| merge(secret, file, HomeIn::Directory).unwrap().unwrap().data;
+    let data = |secret, file| merge(secret, file, SessionStore::Directory).unwrap().unwrap().data;
     assert_eq!(data(ours(), ours()), Data::Current);
     assert_eq!(data(None, ours()), Data::Current);
     assert_eq!(data(ours(), None), Data::Outdated, "an empty data directory, or that of an identity that was removed");
@@ -158,8 +158,8 @@ fn who_was_at_work_since_makes_the_other_copy_outdated() {
 
 #[test]
 fn two_targets_are_no_identity() {
-    let two =
-        merge(Some(contents(1, Some(5), 3, None)), Some(contents(2, Some(6), 3, None)), HomeIn::Directory).unwrap_err();
+    let two = merge(Some(contents(1, Some(5), 3, None)), Some(contents(2, Some(6), 3, None)), SessionStore::Directory)
+        .unwrap_err();
     assert_eq!((two.secret, two.file), (target(5).target, target(6).target));
 }
 
@@ -174,7 +174,7 @@ fn any_contents() -> impl Strategy<Value = Option<Contents>> {
 proptest! {
     #[test]
     fn an_identity_never_goes_back_and_merging_again_changes_nothing(secret in any_contents(), file in any_contents()) {
-        let Some(merged) = merge(secret.clone(), file.clone(), HomeIn::Directory).unwrap() else {
+        let Some(merged) = merge(secret.clone(), file.clone(), SessionStore::Directory).unwrap() else {
             prop_assert!(secret.is_none() && file.is_none());
             return Ok(());
         };
@@ -185,7 +185,7 @@ proptest! {
             prop_assert!(one.floor.map(|it| it.set.version) >= copy.floor.map(|it| it.set.version));
             prop_assert!(one.enrolled.is_some() || copy.enrolled.is_none());
         }
-        let again = merge(Some(one.clone()), Some(one.clone()), HomeIn::Directory).unwrap().unwrap();
+        let again = merge(Some(one.clone()), Some(one.clone()), SessionStore::Directory).unwrap().unwrap();
         prop_assert_eq!(again.contents, merged.contents.clone());
         prop_assert_eq!(again.data, Data::Current);
     }
@@ -205,7 +205,7 @@ fn the_cluster_is_the_one_that_either_copy_names() {
         Some(Contents { cluster, ..contents(1, Some(5), 3, None) })
     };
     let merged = |secret, file| {
-        merge(secret, file, HomeIn::Directory).unwrap().unwrap().contents.cluster.map(|uid| uid.to_string())
+        merge(secret, file, SessionStore::Directory).unwrap().unwrap().contents.cluster.map(|uid| uid.to_string())
     };
     assert_eq!(merged(of(Some("a")), of(None)).as_deref(), Some("a"));
     assert_eq!(merged(of(None), of(Some("b"))).as_deref(), Some("b"));
@@ -227,13 +227,13 @@ fn the_next_key_in_the_secret_outlasts_a_directory_that_does_not_know_it() {
 
 #[test]
 fn the_session_is_the_directorys_own_unless_replicas_share_the_secret() {
-    let session = |secret, file, home| merge(secret, file, home).unwrap().unwrap().contents.session.number.0;
+    let session = |secret, file, store| merge(secret, file, store).unwrap().unwrap().contents.session.number.0;
     let with = |session| Some(contents(1, Some(5), session, None));
-    assert_eq!(session(with(7), with(3), HomeIn::Directory), 3, "another copy of the directory was offered 7");
-    assert_eq!(session(with(3), with(7), HomeIn::Directory), 7);
-    assert_eq!(session(with(7), None, HomeIn::Directory), 7, "a start without a directory");
-    assert_eq!(session(with(7), with(0), HomeIn::Directory), 7);
-    assert_eq!(session(with(7), with(3), HomeIn::Secret), 7);
+    assert_eq!(session(with(7), with(3), SessionStore::Directory), 3, "another copy of the directory was offered 7");
+    assert_eq!(session(with(3), with(7), SessionStore::Directory), 7);
+    assert_eq!(session(with(7), None, SessionStore::Directory), 7, "a start without a directory");
+    assert_eq!(session(with(7), with(0), SessionStore::Directory), 7);
+    assert_eq!(session(with(7), with(3), SessionStore::Secret), 7);
 }
 
 #[tokio::test]
@@ -243,9 +243,9 @@ async fn a_session_that_a_later_process_wrote_stays() -> Result<(), anyhow::Erro
     first.keep_session(SessionName::new(3, 9), None).await?;
     let second = open(directory.path(), None).await?;
     second.keep_session(SessionName::new(5, 9), None).await?;
-    assert_eq!(first.read_home().await?, SessionName::new(5, 9));
+    assert_eq!(first.read_stored_session().await?, SessionName::new(5, 9));
     assert_eq!(first.keep_session(SessionName::new(4, 9), None).await?, SessionName::new(5, 9));
-    assert_eq!(second.read_home().await?, SessionName::new(5, 9), "it was written over");
+    assert_eq!(second.read_stored_session().await?, SessionName::new(5, 9), "it was written over");
     Ok(())
 }
 
@@ -319,7 +319,7 @@ async fn a_next_key_that_is_refused_gives_way_to_another() -> Result<(), anyhow:
 
 /// The disk was full, and has room again.
 #[tokio::test]
-async fn what_could_not_be_written_is_written_before_it_is_said_to_be() -> Result<(), anyhow::Error> {
+async fn a_failed_write_is_done_again_before_it_is_acknowledged() -> Result<(), anyhow::Error> {
     let parent = tempfile::tempdir()?;
     let (directory, aside) = (parent.path().join("data"), parent.path().join("aside"));
     std::fs::create_dir(&directory)?;
@@ -343,18 +343,18 @@ async fn what_could_not_be_written_is_written_before_it_is_said_to_be() -> Resul
 fn a_key_that_may_be_on_its_way_to_the_hub_is_not_lost_with_the_secret() {
     let secret = contents(1, Some(5), 3, Some(7));
     let file = Contents { next_seed: Some(Digest::from_bytes([9; 32])), ..secret.clone() };
-    for home in [HomeIn::Directory, HomeIn::Secret] {
-        let merged = merge(Some(secret.clone()), Some(file.clone()), home).unwrap().unwrap();
+    for store in [SessionStore::Directory, SessionStore::Secret] {
+        let merged = merge(Some(secret.clone()), Some(file.clone()), store).unwrap().unwrap();
         assert_eq!(merged.contents.next_seed, file.next_seed);
     }
     let other = Contents { next_seed: Some(Digest::from_bytes([8; 32])), ..secret };
-    let merged = |home| merge(Some(other.clone()), Some(file.clone()), home).unwrap().unwrap().contents.next_seed;
-    assert_eq!((merged(HomeIn::Directory), merged(HomeIn::Secret)), (file.next_seed, other.next_seed));
+    let merged = |store| merge(Some(other.clone()), Some(file.clone()), store).unwrap().unwrap().contents.next_seed;
+    assert_eq!((merged(SessionStore::Directory), merged(SessionStore::Secret)), (file.next_seed, other.next_seed));
 }
 
 /// One of the two copies was written before the process ended, or on another node.
 #[test]
-fn of_two_copies_of_one_lineage_the_newer_is_taken() {
+fn the_newer_of_two_copies_of_one_lineage_is_used() {
     let first = Contents { generation: 1, ..contents(1, Some(5), 3, Some(7)) };
     let mut adopted = first.clone();
     adopted.become_target(target(6), None);
@@ -365,7 +365,7 @@ fn of_two_copies_of_one_lineage_the_newer_is_taken() {
     rekeyed.become_target(target(5), Some(Digest::of(b"token")));
     for newer in [&adopted, &back, &rekeyed] {
         let merged = |secret: &Contents, file: &Contents| {
-            merge(Some(secret.clone()), Some(file.clone()), HomeIn::Directory).unwrap().unwrap()
+            merge(Some(secret.clone()), Some(file.clone()), SessionStore::Directory).unwrap().unwrap()
         };
         for older in [&first, &adopted].into_iter().filter(|older| older.generation < newer.generation) {
             assert_eq!(merged(older, newer).contents, *newer);
@@ -376,11 +376,11 @@ fn of_two_copies_of_one_lineage_the_newer_is_taken() {
     }
     // The session is that of the session store: this directory may be a copy of that of the agent that was adopted.
     let later = Contents { session: SessionName::new(12, 0), ..adopted.clone() };
-    let of = |home| merge(Some(later.clone()), Some(first.clone()), home).unwrap().unwrap().contents;
-    assert_eq!(of(HomeIn::Directory), Contents { session: first.session, ..adopted.clone() });
-    assert_eq!(of(HomeIn::Secret), later);
+    let of = |store| merge(Some(later.clone()), Some(first.clone()), store).unwrap().unwrap().contents;
+    assert_eq!(of(SessionStore::Directory), Contents { session: first.session, ..adopted.clone() });
+    assert_eq!(of(SessionStore::Secret), later);
     let stranger = Contents { generation: 4, ..contents(2, Some(8), 3, None) };
-    assert!(merge(Some(stranger), Some(adopted), HomeIn::Directory).is_err(), "of no lineage of ours");
+    assert!(merge(Some(stranger), Some(adopted), SessionStore::Directory).is_err(), "of no lineage of ours");
 }
 
 /// The Secret could not be read when the agent was handed over directly to what it had become last, or to what came before.
@@ -394,10 +394,10 @@ fn an_agent_that_was_handed_over_in_two_ways_goes_on_as_one_of_them_and_names_th
         }
         Contents { session: SessionName::new(session, 9), ..contents }
     };
-    let merged = |secret: &Contents, file: &Contents, home| {
-        let merged = merge(Some(secret.clone()), Some(file.clone()), home).unwrap().unwrap();
+    let merged = |secret: &Contents, file: &Contents, store| {
+        let merged = merge(Some(secret.clone()), Some(file.clone()), store).unwrap().unwrap();
         assert_eq!(merged.data, Data::Outdated, "it may be of either");
-        let again = merge(Some(secret.clone()), Some(merged.contents.clone()), home).unwrap().unwrap();
+        let again = merge(Some(secret.clone()), Some(merged.contents.clone()), store).unwrap().unwrap();
         assert_eq!(again.contents, merged.contents, "the file is written first");
         merged.contents
     };
@@ -409,11 +409,12 @@ fn an_agent_that_was_handed_over_in_two_ways_goes_on_as_one_of_them_and_names_th
         (after(&[6], 4), after(&[7, 8], 6), 8, [5, 7, 6].map(of).to_vec()),
         (after(&[6, 7], 5), after(&[8], 6), 8, [5, 6, 7].map(of).to_vec()),
     ] {
-        for home in [HomeIn::Directory, HomeIn::Secret] {
-            let one = merged(&secret, &file, home);
+        for store in [SessionStore::Directory, SessionStore::Secret] {
+            let one = merged(&secret, &file, store);
             assert_eq!((one.enrolled, one.formers), (Some(target(goes_on)), formers.clone()));
             assert!(one.generation > secret.generation.max(file.generation), "the other copy is known to be older");
-            let session = if home == HomeIn::Directory { file.session } else { secret.session.max(file.session) };
+            let session =
+                if store == SessionStore::Directory { file.session } else { secret.session.max(file.session) };
             assert_eq!((one.session, one.floor, one.inherited), (session, None, first.floor));
         }
     }
@@ -425,7 +426,7 @@ fn an_agent_that_was_handed_over_in_two_ways_goes_on_as_one_of_them_and_names_th
         (Contents { formers: vec![of(9)], ..secret.clone() }, file.clone(), "they have no target in common"),
         (Contents { pin: HubPin::of(&token(2)).unwrap(), ..secret }, file, "they are of two hubs"),
     ] {
-        assert!(merge(Some(secret), Some(file), HomeIn::Directory).is_err(), "{why}");
+        assert!(merge(Some(secret), Some(file), SessionStore::Directory).is_err(), "{why}");
     }
 }
 
@@ -443,25 +444,26 @@ fn addresses_stay_with_the_hub_that_they_lead_to() {
     };
     let (one, two) = (of(1, "https://one.example"), of(2, "https://two.example"));
     for (secret, file) in [(&one, &two), (&two, &one)] {
-        let merged = merge(Some(secret.clone()), Some(file.clone()), HomeIn::Directory).unwrap().unwrap().contents;
+        let merged =
+            merge(Some(secret.clone()), Some(file.clone()), SessionStore::Directory).unwrap().unwrap().contents;
         assert_eq!((merged.pin, merged.addresses), (secret.pin.clone(), secret.addresses.clone()));
     }
 }
 
 /// It was replaced, and set back to before a set that the other copy knows of.
 #[test]
-fn of_one_target_no_copy_lowers_the_floor_of_the_other() {
+fn merging_copies_of_one_target_never_lowers_the_newest_set() {
     let older = Contents { generation: 1, ..contents(1, Some(5), 3, Some(7)) };
     let newer = Contents { generation: 2, ..contents(2, Some(5), 4, Some(5)) };
     for (secret, file) in [(&older, &newer), (&newer, &older)] {
-        let merged = merge(Some(secret.clone()), Some(file.clone()), HomeIn::Directory).unwrap().unwrap();
+        let merged = merge(Some(secret.clone()), Some(file.clone()), SessionStore::Directory).unwrap().unwrap();
         assert_eq!((merged.contents.seed, merged.contents.floor), (newer.seed, older.floor));
         assert_eq!(merged.data, Data::Outdated);
     }
 }
 
 #[tokio::test]
-async fn who_ends_while_it_enrols_shows_the_same_key_with_the_same_token() -> Result<(), anyhow::Error> {
+async fn an_agent_that_ends_while_enrolling_shows_the_same_key_for_the_same_token_again() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let given = token(1);
     let first = open(directory.path(), Some(&given)).await?.enrolling_key().await?.public();
@@ -474,7 +476,7 @@ async fn who_ends_while_it_enrols_shows_the_same_key_with_the_same_token() -> Re
     let next = again.enrolling_key().await?.public();
     let anew = EnrolmentToken { seed: vec![3; 32], ..token(1) };
     for used in [TokenUse::Taken, TokenUse::SeenBefore] {
-        let found = Found::look(directory.path(), Some(&anew), None, HomeIn::Directory).await?;
+        let found = Found::load(directory.path(), Some(&anew), None, SessionStore::Directory).await?;
         assert_eq!(found.token(), used);
         let keeper = found.keep()?;
         assert_eq!((&keeper.key().public(), &keeper.enrolling_key().await?.public()), (&first, &next));

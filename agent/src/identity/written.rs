@@ -7,7 +7,7 @@ use tokio::time::sleep;
 use tracing::{info, warn};
 
 use super::contents::{Contents, Unreadable};
-use super::merge::{self, HomeIn};
+use super::merge::{self, SessionStore};
 use super::secret::{Failure, SecretRef, Stored};
 
 /// Pauses between two attempts to read the Secret before the agent starts: around the first, doubled up to around the second.
@@ -20,7 +20,7 @@ pub(super) const ROUNDS_MAX: u32 = 5;
 #[derive(Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 pub(super) struct Written {
-    pub(super) place: SecretRef,
+    pub(super) reference: SecretRef,
     /// None if the present version is not known.
     pub(super) version: Option<String>,
     /// The present contents, as far as they were read or written.
@@ -46,9 +46,9 @@ pub(super) enum Refused {
 }
 
 impl Written {
-    pub(super) fn new(place: SecretRef) -> Self {
+    pub(super) fn new(reference: SecretRef) -> Self {
         Self {
-            place,
+            reference,
             version: None,
             there: None,
             behind: false,
@@ -82,7 +82,7 @@ impl Written {
         self.behind = true;
         for _ in 0..ROUNDS_MAX {
             if self.version.is_none() {
-                match self.place.read().await.map_err(|failure| failed(&failure))? {
+                match self.reference.read().await.map_err(|failure| failed(&failure))? {
                     Stored::Nothing => self.there = None,
                     Stored::Unreadable { why: Unreadable::Damaged(_), version } => self.knows(None, version),
                     Stored::Unreadable { why: Unreadable::Newer { found: _, by }, version: _ } => {
@@ -98,7 +98,7 @@ impl Written {
                         let is_there = *there == merge::onto(&there, contents.clone());
                         self.knows(Some(*there), version);
                         if is_there {
-                            self.settled();
+                            self.is_written();
                             return Ok(());
                         }
                     }
@@ -120,11 +120,11 @@ impl Written {
             None => contents.clone(),
         };
         let version = match &self.version {
-            Some(version) => self.place.replace(version, &contents).await,
-            None => self.place.create(&contents).await,
+            Some(version) => self.reference.replace(version, &contents).await,
+            None => self.reference.create(&contents).await,
         };
         self.knows(Some(contents), version?);
-        self.settled();
+        self.is_written();
         Ok(())
     }
 
@@ -144,17 +144,17 @@ impl Written {
         }
     }
 
-    fn settled(&mut self) {
+    fn is_written(&mut self) {
         (self.behind, self.unread, self.forbidden) = (false, false, false);
         if std::mem::take(&mut self.complained) {
-            info!("the Secret {} can be written again", self.place);
+            info!("the Secret {} can be written again", self.reference);
         }
     }
 
     pub(super) fn complain(&mut self, why: &str) {
         self.behind = true;
         if !std::mem::replace(&mut self.complained, true) {
-            warn!("the Secret {} cannot be written; retrying: {why}", self.place);
+            warn!("the Secret {} cannot be written; retrying: {why}", self.reference);
         }
     }
 }
@@ -208,23 +208,23 @@ pub(super) enum Reading {
 /// An API server may forbid it for a moment, as while rights or a token are renewed: an agent with a file goes on with that,
 /// and retries. A replica waits whatever its file says, for the Secret is its session store: another replica may have been
 /// active since. Without either, an agent was perhaps never meant to have a Secret; it begins, and asks for it again.
-pub(super) async fn read_patiently(place: &SecretRef, known_otherwise: bool, home: HomeIn) -> Reading {
+pub(super) async fn read_patiently(reference: &SecretRef, known_otherwise: bool, store: SessionStore) -> Reading {
     let mut backoff = Backoff::new(READ_AGAIN.0, READ_AGAIN.1);
     let mut complained = false;
     loop {
-        match place.read().await {
+        match reference.read().await {
             Ok(stored) => return Reading::Done(stored),
             Err(Failure::Conflict) => {}
             Err(Failure::NotAllowed(why) | Failure::Unavailable(why))
-                if known_otherwise && home == HomeIn::Directory =>
+                if known_otherwise && store == SessionStore::Directory =>
             {
                 return Reading::Later(why);
             }
-            Err(Failure::NotAllowed(why)) if home == HomeIn::Directory => return Reading::Forbidden(why),
+            Err(Failure::NotAllowed(why)) if store == SessionStore::Directory => return Reading::Forbidden(why),
             Err(Failure::NotAllowed(why) | Failure::Unavailable(why)) => {
                 if !std::mem::replace(&mut complained, true) {
                     warn!(
-                        "the Secret {place} cannot be read now; the agent changes nothing and asks for it again, since only \
+                        "the Secret {reference} cannot be read now; the agent changes nothing and asks for it again, since only \
                          the Secret says who this agent is and how far it has come: {why}"
                     );
                 }

@@ -20,13 +20,13 @@ const REFUSED_MAX: usize = 1_000;
 
 /// What is known of a body without reading it: its position.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-pub(super) struct Place {
+pub(super) struct Position {
     pub(super) at: u64,
     /// Bytes that it takes, compressed.
     pub(super) len: usize,
 }
 
-impl Place {
+impl Position {
     pub(super) fn key(self) -> Vec<u8> {
         self.at.to_be_bytes().to_vec()
     }
@@ -55,7 +55,7 @@ impl Numbers {
 pub(super) struct Ahead<'a> {
     records: &'a dyn Records,
     numbers: &'a Numbers,
-    changed: BTreeMap<Digest, Option<Place>>,
+    changed: BTreeMap<Digest, Option<Position>>,
 }
 
 impl<'a> Ahead<'a> {
@@ -71,14 +71,14 @@ impl<'a> Ahead<'a> {
         text: &str,
         each: &mut impl FnMut([Change; 2]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let former = self.place(input)?;
+        let former = self.position(input)?;
         let body = record::deflate(text.as_bytes());
         let at = former.map_or_else(|| self.numbers.take(), |former| former.at);
-        let place = Place { at, len: body.len() };
-        self.changed.insert(input, Some(place));
+        let position = Position { at, len: body.len() };
+        self.changed.insert(input, Some(position));
         each([
-            record::put_bytes(Table::Bodies, place.key(), &[input.as_bytes().as_slice(), &body].concat()),
-            record::put(Table::Inputs, input.as_bytes().to_vec(), &place),
+            record::put_bytes(Table::Bodies, position.key(), &[input.as_bytes().as_slice(), &body].concat()),
+            record::put(Table::Inputs, input.as_bytes().to_vec(), &position),
         ])
     }
 
@@ -91,25 +91,28 @@ impl<'a> Ahead<'a> {
     ) -> Result<(), Error> {
         let mut going = Vec::new();
         for input in inputs {
-            going.extend(self.place(input)?.map(|place| (place, input)));
+            going.extend(self.position(input)?.map(|position| (position, input)));
         }
         going.sort_unstable();
-        for (place, input) in going {
+        for (position, input) in going {
             self.changed.insert(input, None);
-            each([record::take(Table::Bodies, place.key()), record::take(Table::Inputs, input.as_bytes().to_vec())])?;
+            each([
+                record::take(Table::Bodies, position.key()),
+                record::take(Table::Inputs, input.as_bytes().to_vec()),
+            ])?;
         }
         Ok(())
     }
 
-    fn place(&self, input: Digest) -> Result<Option<Place>, Error> {
+    fn position(&self, input: Digest) -> Result<Option<Position>, Error> {
         match self.changed.get(&input) {
-            Some(place) => Ok(*place),
-            None => place(self.records, input),
+            Some(position) => Ok(*position),
+            None => position(self.records, input),
         }
     }
 }
 
-fn place(records: &dyn Records, input: Digest) -> Result<Option<Place>, Error> {
+fn position(records: &dyn Records, input: Digest) -> Result<Option<Position>, Error> {
     let key = input.as_bytes();
     records.get(Table::Inputs, key)?.map(|value| record::read(Table::Inputs, key, &value)).transpose()
 }
@@ -140,8 +143,8 @@ impl Refused {
 
 /// Reads a body.
 pub(super) fn read(records: &dyn Records, input: Digest) -> Result<Arc<str>, Error> {
-    let place = place(records, input)?.ok_or(Error::NoBody(input))?;
-    let key = place.key();
+    let position = position(records, input)?.ok_or(Error::NoBody(input))?;
+    let key = position.key();
     let value = records.get(Table::Bodies, &key)?.ok_or(Error::NoBody(input))?;
     let bytes = record::checked(Table::Bodies, &key, &value)?;
     let compressed = bytes

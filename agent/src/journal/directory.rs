@@ -73,8 +73,8 @@ fn damage_mark(journal: &Path) -> PathBuf {
 
 /// Moves the directory to the first free `journal.damaged-<n>` beside it.
 pub(super) fn move_aside(path: &Path) -> Result<PathBuf, Error> {
-    let free = (1..=KEPT_MAX).map(|n| place(path, n)).find(|aside| !aside.exists());
-    let aside = free.unwrap_or_else(|| place(path, KEPT_MAX));
+    let free = (1..=KEPT_MAX).map(|n| damaged_path(path, n)).find(|aside| !aside.exists());
+    let aside = free.unwrap_or_else(|| damaged_path(path, KEPT_MAX));
     let io = |action: &'static str| move |source| Error::Io { action, path: path.to_owned(), source };
     if aside.exists() {
         fs::remove_dir_all(&aside).map_err(io("make room for what is damaged in"))?;
@@ -96,7 +96,7 @@ pub(super) fn set_aside_newer(path: &Path) -> Result<PathBuf, Error> {
 
 /// Removes the journals that were moved aside: room to work in is worth more.
 pub(super) fn remove_moved_aside(path: &Path) -> Result<(), Error> {
-    let aside = (1..=KEPT_MAX).map(|n| place(path, n)).chain([path.with_extension("newer")]);
+    let aside = (1..=KEPT_MAX).map(|n| damaged_path(path, n)).chain([path.with_extension("newer")]);
     for aside in aside.filter(|aside| aside.exists()) {
         warn!("the disk is full: {aside:?}, a journal that cannot be used, is removed");
         fs::remove_dir_all(&aside).map_err(|source| Error::beside("remove", aside, source))?;
@@ -104,7 +104,7 @@ pub(super) fn remove_moved_aside(path: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-fn place(path: &Path, n: u32) -> PathBuf {
+fn damaged_path(path: &Path, n: u32) -> PathBuf {
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     path.with_file_name(format!("{name}.damaged-{n}"))
 }

@@ -36,7 +36,7 @@ const VISITS_PER_CHANGE: usize = 2;
 /// Three rounds of 128: what was left is freed when two others have passed.
 const VISITS_MIN: usize = 384;
 /// What so many changes leave behind may stay until there are more: some hundred kilobytes.
-const LET_GO_AFTER: usize = 64;
+const COLLECT_AFTER: usize = 64;
 /// Bytes that a scan reads before it has sled judge what of them stays in memory, where they take two to three times as much.
 const SCAN_BYTES: usize = 4 << 20;
 /// Keys of pages that lie in all of the 256 shards of sled's cache: pages that follow each other mostly do in shards that follow
@@ -88,11 +88,11 @@ impl Engine {
         table: Table,
         mut each: impl FnMut(&[u8], &[u8]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let (mut rows, mut held, mut recent) = (0_usize, 0, VecDeque::with_capacity(SHARD_KEYS));
+        let (mut rows, mut read, mut recent) = (0_usize, 0, VecDeque::with_capacity(SHARD_KEYS));
         for pair in self.tree(table) {
             let (key, value) = pair.map_err(|error| opening_failed(&self.path, error))?;
             each(&key, &value)?;
-            held += key.len() + value.len();
+            read += key.len() + value.len();
             rows += 1;
             if rows.is_multiple_of(ROWS_PER_SHARD_KEY) {
                 if recent.len() == SHARD_KEYS {
@@ -100,9 +100,9 @@ impl Engine {
                 }
                 recent.push_back(key);
             }
-            if held >= SCAN_BYTES {
-                held = 0;
-                self.let_go_of_pages(table, &recent);
+            if read >= SCAN_BYTES {
+                read = 0;
+                self.evict_pages(table, &recent);
             }
         }
         Ok(())
@@ -110,7 +110,7 @@ impl Engine {
 
     /// Has sled judge what it keeps in memory: it does so only when pages of a shard were visited often enough, which a scan,
     /// that visits each page once, never comes to. The keys are of pages in all shards.
-    fn let_go_of_pages(&self, table: Table, keys: &VecDeque<sled::IVec>) {
+    fn evict_pages(&self, table: Table, keys: &VecDeque<sled::IVec>) {
         for key in keys {
             for _visit in 0..SHARD_VISITS {
                 let _there_or_not = self.tree(table).contains_key(key);
@@ -144,7 +144,7 @@ impl Engine {
         for group in groups.iter().map(Group::changes) {
             grown += self.growth(group)?;
             self.put(group)?;
-            self.let_go(group.len());
+            self.collect_garbage(group.len());
         }
         self.db.flush().map_err(|error| Error::Write(reason(&error)))?;
         self.sync().map_err(|error| Error::Write(error.to_string()))?;
@@ -206,9 +206,9 @@ impl Engine {
 
     /// Frees what changes left behind. sled does so only in passing, a few hundred pieces for every 128 visits of a thread,
     /// and a transaction is one visit however much it leaves: without this, nothing of a large set is ever freed.
-    fn let_go(&self, changes: usize) {
+    fn collect_garbage(&self, changes: usize) {
         let behind = self.behind.fetch_add(changes, Ordering::Relaxed) + changes;
-        if behind < LET_GO_AFTER {
+        if behind < COLLECT_AFTER {
             return;
         }
         self.behind.store(0, Ordering::Relaxed);
@@ -282,7 +282,7 @@ fn open_db(path: &Path) -> Result<sled::Db, Error> {
             .open()
             .map_err(|error| opening_failed(path, error));
         match outcome {
-            Err(Error::Held { .. }) if begun.elapsed() < RELEASED_WITHIN => std::thread::sleep(RELEASE_POLL),
+            Err(Error::InUse { .. }) if begun.elapsed() < RELEASED_WITHIN => std::thread::sleep(RELEASE_POLL),
             outcome => return outcome,
         }
     }
@@ -292,7 +292,7 @@ fn open_db(path: &Path) -> Result<sled::Db, Error> {
 fn opening_failed(path: &Path, error: sled::Error) -> Error {
     match error {
         sled::Error::Io(source) if source.to_string().contains("could not acquire lock") => {
-            Error::Held { path: path.to_owned() }
+            Error::InUse { path: path.to_owned() }
         }
         sled::Error::Io(source) => {
             let error = Error::Io { action: "open", path: path.to_owned(), source };

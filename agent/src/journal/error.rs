@@ -14,7 +14,7 @@ pub enum Error {
     #[error("the version that wrote it understands {capability}, and this one does not")]
     UnderstandsMore { capability: String },
     #[error("the journal {path:?} is in use by another process")]
-    Held { path: PathBuf },
+    InUse { path: PathBuf },
     #[error("cannot {action} {path:?}")]
     Io { action: &'static str, path: PathBuf, source: io::Error },
     #[error(
@@ -65,7 +65,7 @@ impl Error {
             }
             Self::Newer { .. }
             | Self::UnderstandsMore { .. }
-            | Self::Held { .. }
+            | Self::InUse { .. }
             | Self::Damaged(_)
             | Self::Stuck
             | Self::StuckOpening { .. }
@@ -82,7 +82,7 @@ impl Error {
             Self::Io { source, .. } => is_of_the_medium(source),
             Self::Newer { .. }
             | Self::UnderstandsMore { .. }
-            | Self::Held { .. }
+            | Self::InUse { .. }
             | Self::Space { .. }
             | Self::Write(_)
             | Self::Stuck

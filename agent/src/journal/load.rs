@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use tideline_common::{ApplyPolicy, Capabilities, Digest, Entry, ObjectKey, SetDigest};
 
 use super::Error;
-use super::bodies::{Numbers, Place};
+use super::bodies::{Numbers, Position};
 use super::change::{Change, Table};
 use super::engine::Engine;
 use super::group::{Gathered, Group};
@@ -85,9 +85,9 @@ pub(super) fn load(path: &Path, engine: &Engine, existed: bool, step: &dyn Fn())
     loaded.unsent = rows(engine, Table::Unsent, &mut count)?;
     engine.scan(Table::Inputs, |key, value| {
         count(key, value);
-        let place: Place = record::read(Table::Inputs, key, value)?;
-        bodies += (key.len() + place.len) as u64;
-        next_body = next_body.max(place.at + 1);
+        let position: Position = record::read(Table::Inputs, key, value)?;
+        bodies += (key.len() + position.len) as u64;
+        next_body = next_body.max(position.at + 1);
         loaded.bodies.insert(record::digest(key)?);
         Ok(())
     })?;

@@ -23,7 +23,7 @@ use super::{Error, directory, group, space};
 use crate::core::Loaded;
 
 /// How often an opening is checked for progress, and for whether it is to be given up.
-const LOOK_EVERY: Duration = Duration::from_millis(100);
+const CHECK_EVERY: Duration = Duration::from_millis(100);
 /// Longest wait until a count was taken back. The process ends after it, where the disk hangs too.
 const WITHDRAWN_WITHIN: Duration = Duration::from_millis(100);
 /// Longest wait for anything to move: what a slow SD card does at once takes seconds.
@@ -54,7 +54,7 @@ pub(super) fn open(path: &Path, stop: &CancellationToken) -> Result<(Slot, Loade
     let begun = Instant::now();
     let (mut standstill, mut said, mut said_slow) = (Standstill { moved: 0, since: begun }, false, false);
     loop {
-        match outcome.recv_timeout(LOOK_EVERY) {
+        match outcome.recv_timeout(CHECK_EVERY) {
             Ok(outcome) => return outcome,
             Err(RecvTimeoutError::Disconnected) => return Err(Error::Closed),
             Err(RecvTimeoutError::Timeout) => {}

@@ -68,7 +68,7 @@ const REBUILD_AGAIN: (Duration, Duration) = (Duration::from_mins(1), Duration::f
 #[derive(Debug)]
 pub(super) struct Slot {
     path: PathBuf,
-    place: Mutex<Place>,
+    state: Mutex<State>,
     changed: Condvar,
     /// The engine refused a write, or is gone.
     refused: AtomicBool,
@@ -86,7 +86,7 @@ pub(super) struct Slot {
 }
 
 #[derive(Debug)]
-enum Place {
+enum State {
     Engine(Arc<Engine>),
     Replacing,
     /// Why there is none.
@@ -114,7 +114,7 @@ impl Slot {
     pub(super) fn new(path: &Path, engine: Engine, numbers: Numbers, live: u64, read: u64) -> Self {
         Self {
             path: path.to_owned(),
-            place: Mutex::new(Place::Engine(Arc::new(engine))),
+            state: Mutex::new(State::Engine(Arc::new(engine))),
             changed: Condvar::new(),
             refused: AtomicBool::new(false),
             unfinished: AtomicBool::new(false),
@@ -201,7 +201,7 @@ impl Slot {
 
     /// Wakes a commit that hangs; see [`Engine::poke`].
     pub(super) fn poke(&self) {
-        if let Place::Engine(engine) = &*self.lock() {
+        if let State::Engine(engine) = &*self.lock() {
             let engine = Arc::clone(engine);
             // It may hang likewise, and then ends with the process.
             let spawned = std::thread::Builder::new().name("journal-poke".to_owned()).spawn(move || engine.poke());
@@ -324,16 +324,16 @@ impl Slot {
     /// Copies the bodies that there are said to be, in their order, and returns those that cannot be read, as
     /// [`Table::Inputs`] names them: left out with what says that they are there, they are fetched again.
     fn copy_bodies(&self, copy: &Self) -> Result<BTreeSet<Vec<u8>>, Error> {
-        let mut places: Vec<(bodies::Place, Digest)> = Vec::new();
+        let mut positions: Vec<(bodies::Position, Digest)> = Vec::new();
         self.engine()?.scan(Table::Inputs, |key, value| {
-            places.push((record::read(Table::Inputs, key, value)?, record::digest(key)?));
+            positions.push((record::read(Table::Inputs, key, value)?, record::digest(key)?));
             self.touch(Table::Meta, value.len() as u64);
             Ok(())
         })?;
-        places.sort_unstable();
+        positions.sort_unstable();
         let (mut lost, mut part, mut bytes) = (BTreeSet::new(), Vec::new(), 0);
-        for (place, input) in places {
-            let key = place.key();
+        for (position, input) in positions {
+            let key = position.key();
             let mut found = self.get(Table::Bodies, &key);
             if matches!(&found, Err(error @ Error::Io { .. }) if error.is_of_damage()) {
                 found = self.get(Table::Bodies, &key);
@@ -375,20 +375,20 @@ impl Slot {
     fn replace(&self, between: impl FnOnce() -> Result<(), Error>) -> Result<(), Error> {
         self.close();
         let outcome = between().and_then(|()| open_existing(&self.path));
-        let (place, outcome) = match outcome {
-            Ok(engine) => (Place::Engine(Arc::new(engine)), Ok(())),
-            Err(error) => (Place::Empty(tideline_runtime::exit::chain(&error)), Err(error)),
+        let (state, outcome) = match outcome {
+            Ok(engine) => (State::Engine(Arc::new(engine)), Ok(())),
+            Err(error) => (State::Empty(tideline_runtime::exit::chain(&error)), Err(error)),
         };
         self.refused.store(outcome.is_err(), Ordering::Release);
         self.touched.store(0, Ordering::Relaxed);
-        *self.lock() = place;
+        *self.lock() = state;
         self.changed.notify_all();
         outcome
     }
 
     fn close(&self) {
-        let former = std::mem::replace(&mut *self.lock(), Place::Replacing);
-        let Place::Engine(mut engine) = former else { return };
+        let former = std::mem::replace(&mut *self.lock(), State::Replacing);
+        let State::Engine(mut engine) = former else { return };
         let begun = Instant::now();
         // Dropped here, so that its files are closed when it is opened again.
         while let Err(shared) = Arc::try_unwrap(engine) {
@@ -401,17 +401,17 @@ impl Slot {
     }
 
     pub(super) fn engine(&self) -> Result<Arc<Engine>, Error> {
-        let mut place = self.lock();
+        let mut state = self.lock();
         let begun = Instant::now();
         loop {
-            match &*place {
-                Place::Engine(engine) => return Ok(Arc::clone(engine)),
-                Place::Empty(why) => return Err(Error::Away(why.clone())),
-                Place::Replacing => {
+            match &*state {
+                State::Engine(engine) => return Ok(Arc::clone(engine)),
+                State::Empty(why) => return Err(Error::Away(why.clone())),
+                State::Replacing => {
                     let Some(left) = READ_WAIT.checked_sub(begun.elapsed()) else {
                         return Err(Error::Away("it is being opened".to_owned()));
                     };
-                    place = self.changed.wait_timeout(place, left).unwrap_or_else(PoisonError::into_inner).0;
+                    state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
                 }
             }
         }
@@ -439,8 +439,8 @@ impl Slot {
         self.touched.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Place> {
-        self.place.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

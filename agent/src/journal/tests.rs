@@ -83,7 +83,7 @@ fn applied(n: u32) -> Write {
         origin: Origin::Created,
         posted: true,
         implied: false,
-        letting_go: false,
+        orphaning: false,
         wave: Some(-10),
         impersonate: None,
         drifted: None,
@@ -376,11 +376,11 @@ async fn a_journal_whose_writer_understood_more_is_set_aside() -> Result<(), any
 }
 
 #[tokio::test]
-async fn a_journal_that_is_held_is_refused() -> Result<(), anyhow::Error> {
+async fn a_journal_in_use_is_refused() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     let (_journal, _) = Journal::open(&path)?;
-    assert!(matches!(Journal::open(&path), Err(Error::Held { .. })));
+    assert!(matches!(Journal::open(&path), Err(Error::InUse { .. })));
     Ok(())
 }
 

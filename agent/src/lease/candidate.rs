@@ -15,7 +15,7 @@ use tracing::{Instrument, info, info_span, warn};
 use super::election::{Election, Loss, Move, RENEW_DEADLINE, RETRY_EVERY};
 use super::record::Failure;
 
-pub(crate) use super::record::Place;
+pub(crate) use super::record::LeaseRef;
 
 /// Longest wait for the Lease to be released at the end. Without that the next leads a quarter of a minute later.
 const RELEASE_MAX: Duration = Duration::from_secs(4);
@@ -23,7 +23,7 @@ const RELEASE_MAX: Duration = Duration::from_secs(4);
 /// A replica that does not lead yet.
 #[derive(Debug)]
 pub(crate) struct Candidate {
-    place: Place,
+    reference: LeaseRef,
     election: Election<Timestamp>,
     /// Of the Lease as read last.
     version: String,
@@ -40,12 +40,12 @@ enum LeaseObservation {
 }
 
 impl Candidate {
-    pub(crate) fn new(place: Place) -> Self {
+    pub(crate) fn new(reference: LeaseRef) -> Self {
         // A Pod's own name, then what no other process has.
         let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let host = if host.trim().is_empty() { "agent" } else { host.trim() };
         let me = format!("{host}_{}", uuid::Uuid::new_v4());
-        Self { place, election: Election::new(me), version: String::new(), start: Instant::now() }
+        Self { reference, election: Election::new(me), version: String::new(), start: Instant::now() }
     }
 
     /// Waits until this replica leads. Cancel-safe, but that a Lease just taken runs out by itself then.
@@ -54,12 +54,12 @@ impl Candidate {
         let mut blind: Option<ReadinessGate> = None;
         let mut holder = None;
         loop {
-            match self.look().await {
+            match self.read_and_act().await {
                 LeaseObservation::Ours => break,
                 LeaseObservation::Blind(why) => {
                     // It could not take over, so it is no use as a standby.
                     if blind.is_none() {
-                        warn!("the Lease {} can neither be acquired nor read; retrying: {why}", self.place);
+                        warn!("the Lease {} can neither be acquired nor read; retrying: {why}", self.reference);
                         blind = Some(health.gate("lease"));
                     }
                 }
@@ -68,20 +68,20 @@ impl Candidate {
                     standing_by.get_or_insert_with(|| health.note("standby"));
                     let now = self.election.holder().map(str::to_owned);
                     if now.is_some() && now != holder {
-                        info!(lease = %self.place, holder = now, "standing by: another replica leads");
+                        info!(lease = %self.reference, holder = now, "standing by: another replica leads");
                         holder = now;
                     }
                 }
             }
             sleep(RETRY_EVERY).await;
         }
-        info!(lease = %self.place, "this replica leads");
+        info!(lease = %self.reference, "this replica leads");
         Leading::begin(self)
     }
 
     /// Reads the Lease, and does what follows.
-    async fn look(&mut self) -> LeaseObservation {
-        let read = self.place.read().await;
+    async fn read_and_act(&mut self) -> LeaseObservation {
+        let read = self.reference.read().await;
         match read {
             Ok(Some(stored)) => {
                 self.version = stored.version;
@@ -98,8 +98,8 @@ impl Candidate {
     async fn act(&mut self) -> LeaseObservation {
         let begun = self.now();
         let written = match self.election.next(begun, Timestamp::now()) {
-            Move::Create(record) => self.place.create(&record).await,
-            Move::Replace(record) => self.place.replace(&self.version, &record).await,
+            Move::Create(record) => self.reference.create(&record).await,
+            Move::Replace(record) => self.reference.replace(&self.version, &record).await,
             Move::Wait => return LeaseObservation::NotOurs,
             Move::Lost(loss) => return LeaseObservation::Lost(loss),
         };
@@ -129,15 +129,15 @@ impl Candidate {
             // What was written last is what is there, unless another wrote: then it is read.
             let renewed = async {
                 match self.act().await {
-                    LeaseObservation::NotOurs => self.look().await,
-                    look => look,
+                    LeaseObservation::NotOurs => self.read_and_act().await,
+                    observation => observation,
                 }
             };
-            let look = match tokio::time::timeout_at(deadline, renewed).await {
-                Ok(look) => look,
+            let observation = match tokio::time::timeout_at(deadline, renewed).await {
+                Ok(observation) => observation,
                 Err(_elapsed) => LeaseObservation::Lost(Loss::NotRenewed),
             };
-            match look {
+            match observation {
                 LeaseObservation::Ours => {
                     trouble = None;
                     until.send_replace(self.ours_until());
@@ -145,7 +145,7 @@ impl Candidate {
                 LeaseObservation::NotOurs => {}
                 LeaseObservation::Blind(why) => {
                     if trouble.replace(why.clone()).is_none() {
-                        warn!("the Lease {} cannot be renewed; retrying: {why}", self.place);
+                        warn!("the Lease {} cannot be renewed; retrying: {why}", self.reference);
                     }
                 }
                 LeaseObservation::Lost(Loss::Taken { by }) => return Some(format!("{by} holds it now")),
@@ -157,16 +157,16 @@ impl Candidate {
             next = Instant::now() + RETRY_EVERY;
         }
         match timeout(RELEASE_MAX, self.release()).await {
-            Ok(Ok(())) => info!(lease = %self.place, "released, for another replica to lead"),
-            Ok(Err(why)) => warn!("the Lease {} was not released: {why}", self.place),
-            Err(_elapsed) => warn!("the Lease {} was not released: the API server does not answer", self.place),
+            Ok(Ok(())) => info!(lease = %self.reference, "released, for another replica to lead"),
+            Ok(Err(why)) => warn!("the Lease {} was not released: {why}", self.reference),
+            Err(_elapsed) => warn!("the Lease {} was not released: the API server does not answer", self.reference),
         }
         None
     }
 
     async fn release(&mut self) -> Result<(), String> {
         let Some(record) = self.election.release(Timestamp::now()) else { return Ok(()) };
-        match self.place.replace(&self.version, &record).await {
+        match self.reference.replace(&self.version, &record).await {
             Ok(_) => Ok(()),
             Err(Failure::Conflict) => Err("it was changed by another".to_owned()),
             Err(Failure::Refused(why)) => Err(why),

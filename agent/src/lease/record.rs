@@ -21,7 +21,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(4);
 
 /// Where the Lease is.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct LeaseRef {
     pub(crate) client: Client,
     pub(crate) namespace: String,
     pub(crate) name: String,
@@ -40,7 +40,7 @@ pub(super) struct Stored {
     pub(super) version: String,
 }
 
-impl Place {
+impl LeaseRef {
     pub(super) async fn read(&self) -> Result<Option<Stored>, Failure> {
         Ok(answered(self.api().get_opt(&self.name)).await?.map(stored))
     }
@@ -71,15 +71,15 @@ impl Place {
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for LeaseRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.namespace, self.name)
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for LeaseRef {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Place({self})")
+        write!(f, "LeaseRef({self})")
     }
 }
 

@@ -179,7 +179,7 @@ impl Cluster {
         }
         let orphan = Local { mark: None, label: None, managed: None, owner: None, created: false, ..local.clone() };
         self.put(key, orphan);
-        Ok(Orphaned::LetGo)
+        Ok(Orphaned::Done)
     }
 
     fn inspect(&self, key: &ObjectKey) -> Inspected {
@@ -200,13 +200,13 @@ impl Cluster {
         let observed = Box::new(Observed { template, ..local.observed(&entry.key, &self.agent) });
         let field = LocalField { field: FIELD.into(), assigned: entry.input };
         let values = Values::Are { assigned: "1".to_owned(), found: "2".to_owned() };
-        self.looks += 1;
+        self.comparisons += 1;
         Ok(Compared {
             observed,
             differences: vec![Difference { field: FIELD.to_owned(), values }; total],
             total,
             local: vec![field; usize::from(changed)].into(),
-            at: format!("look {}", self.looks).into(),
+            at: format!("comparison {}", self.comparisons).into(),
         })
     }
 

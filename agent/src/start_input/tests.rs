@@ -24,11 +24,11 @@ async fn is_noticed(used: TokenUse, put: impl FnOnce(&Path)) -> bool {
     std::fs::write(&path, token(1).to_string()).unwrap();
     let file = StartInput::read(Some(&path), HubAddress::default()).file.unwrap();
     put(&path);
-    timeout(3 * LOOK_EVERY, file.changed(|_| used)).await.is_ok()
+    timeout(3 * CHECK_EVERY, file.changed(|_| used)).await.is_ok()
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_token_that_is_of_use_is_noticed_and_nothing_else_is() {
+async fn only_another_usable_token_is_noticed() {
     let another = |path: &Path| std::fs::write(path, token(2).to_string()).unwrap();
     assert!(is_noticed(TokenUse::Taken, another).await);
     assert!(is_noticed(TokenUse::SeenBefore, another).await, "it may let the agent in by now");
@@ -46,9 +46,9 @@ async fn a_token_that_comes_after_the_start_is_noticed() {
     let path = directory.path().join("token");
     let file = StartInput::read(Some(&path), HubAddress::default()).file.unwrap();
     let mut changed = pin!(file.changed(|_| TokenUse::Taken));
-    assert!(timeout(3 * LOOK_EVERY, &mut changed).await.is_err(), "there is none");
+    assert!(timeout(3 * CHECK_EVERY, &mut changed).await.is_err(), "there is none");
     std::fs::write(&path, token(1).to_string()).unwrap();
-    assert!(timeout(2 * LOOK_EVERY, changed).await.is_ok());
+    assert!(timeout(2 * CHECK_EVERY, changed).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -63,10 +63,10 @@ async fn the_token_that_is_in_use_may_come_and_go() {
     let mut changed = pin!(file.changed(used));
     for seed in [2, 1, 2, 1] {
         put(seed);
-        assert!(timeout(3 * LOOK_EVERY, &mut changed).await.is_err(), "{seed}");
+        assert!(timeout(3 * CHECK_EVERY, &mut changed).await.is_err(), "{seed}");
     }
     put(3);
-    assert!(timeout(2 * LOOK_EVERY, changed).await.is_ok());
+    assert!(timeout(2 * CHECK_EVERY, changed).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -77,20 +77,20 @@ async fn authorities_that_come_or_change_after_the_start_are_noticed_and_the_for
     let input = StartInput::read(None, address);
     assert_eq!(input.unreadable.len(), 1, "there is none");
     let mut file = input.authorities_file.unwrap();
-    assert!(timeout(3 * LOOK_EVERY, file.changed()).await.is_err());
+    assert!(timeout(3 * CHECK_EVERY, file.changed()).await.is_err());
     let read = |pem: &str| GivenAuthorities::from_pem(pem.as_bytes()).unwrap();
     let (one, two) = (USABLE.to_owned(), USABLE.repeat(2));
     for pem in [&one, &two, &one] {
         std::fs::write(&path, pem).unwrap();
-        assert_eq!(timeout(2 * LOOK_EVERY, file.changed()).await.unwrap(), read(pem));
-        assert!(timeout(3 * LOOK_EVERY, file.changed()).await.is_err(), "once");
+        assert_eq!(timeout(2 * CHECK_EVERY, file.changed()).await.unwrap(), read(pem));
+        assert!(timeout(3 * CHECK_EVERY, file.changed()).await.is_err(), "once");
     }
     for bad in ["", "no certificate", &two[..two.len() - 40]] {
         std::fs::write(&path, bad).unwrap();
-        assert!(timeout(3 * LOOK_EVERY, file.changed()).await.is_err(), "{bad}");
+        assert!(timeout(3 * CHECK_EVERY, file.changed()).await.is_err(), "{bad}");
     }
     std::fs::remove_file(&path).unwrap();
-    assert!(timeout(3 * LOOK_EVERY, file.changed()).await.is_err());
+    assert!(timeout(3 * CHECK_EVERY, file.changed()).await.is_err());
     std::fs::write(&path, &one).unwrap();
-    assert!(timeout(3 * LOOK_EVERY, file.changed()).await.is_err(), "it is what is trusted");
+    assert!(timeout(3 * CHECK_EVERY, file.changed()).await.is_err(), "it is what is trusted");
 }

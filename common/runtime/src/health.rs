@@ -178,11 +178,11 @@ pub async fn serve(
     shutdown: CancellationToken,
 ) -> Result<(), Infallible> {
     let metrics = Arc::new(metrics);
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        let place = tokio::select! {
+        let permit = tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
-            place = Arc::clone(&places).acquire_owned() => place,
+            permit = Arc::clone(&permits).acquire_owned() => permit,
         };
         let accepted = tokio::select! {
             () = shutdown.cancelled() => return Ok(()),
@@ -208,7 +208,7 @@ pub async fn serve(
                 .serve_connection(TokioIo::new(stream), service);
             // A client that breaks off is its own affair.
             let _ended = shutdown.run_until_cancelled(connection).await;
-            drop(place);
+            drop(permit);
         });
     }
 }

@@ -81,7 +81,7 @@ fn the_worst_are_those_that_failed_then_those_with_a_reason() {
 }
 
 #[test]
-fn what_a_silent_target_told_is_there_and_is_not_good() {
+fn counts_of_a_silent_target_are_shown_and_not_counted_as_good() {
     let told = Tally {
         total: 3,
         ready: 2,
@@ -113,7 +113,7 @@ fn reasons_are_bounded_and_none_is_lost() {
 }
 
 #[test]
-fn what_a_newer_peer_counts_is_unknown() {
+fn kinds_that_only_a_newer_peer_counts_are_unknown() {
     let kinds: Vec<AssociatedKind> = serde_json::from_str(r#"["pods", "endpointslices", "leases"]"#).unwrap();
     assert_eq!(kinds, [AssociatedKind::Pods, AssociatedKind::EndpointSlices, AssociatedKind::Unknown]);
     for kind in AssociatedKind::ALL {

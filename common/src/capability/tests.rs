@@ -67,7 +67,7 @@ fn speaks_of(capability: Capability, entry: &Value, policy: &Value) -> bool {
 
 proptest! {
     #[test]
-    fn of_what_an_agent_does_not_understand_nothing_is_told_and_all_else_is(
+    fn entries_that_an_agent_does_not_understand_are_withheld_and_all_others_sent(
         entries in prop::collection::vec(entry(), 1..6),
         lacks in prop::sample::subsequence(Capability::ALL, 0..Capability::ALL.len()),
     ) {
@@ -120,7 +120,7 @@ fn names_that_are_not_known_are_kept_and_mean_nothing() {
 }
 
 #[test]
-fn what_to_do_is_said_with_the_version_that_understands() {
+fn a_withheld_entry_names_the_version_to_upgrade_to() {
     expect!["its agent is too old for run-once, gates: upgrade the agent to at least 0.1.0"]
         .assert_eq(&upgrade(&[Capability::RunOnce, Capability::Gates]));
 }

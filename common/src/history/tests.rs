@@ -16,7 +16,7 @@ fn target(number: u128) -> TargetId {
 }
 
 #[test]
-fn what_is_shown_is_written_and_read() {
+fn a_shown_revision_survives_serialization() {
     let text = shown().to_string();
     assert_eq!(text, "2.71.00000000-0000-0000-0000-00000000000a.00000000-0000-0000-0000-00000000000b");
     assert_eq!(text.parse(), Ok(shown()));
@@ -28,7 +28,7 @@ fn what_is_shown_is_written_and_read() {
 }
 
 #[test]
-fn a_word_is_of_one_key_one_target_and_one_revision() {
+fn an_attestation_is_bound_to_one_key_target_and_revision() {
     let (key, other) = (SigningKey::from_seed([1; 32]), SigningKey::from_seed([2; 32]));
     let attestation = Attestation::unsigned(target(1), shown()).sign(&key);
     assert!(attestation.is_by(&key.public()));
@@ -48,7 +48,7 @@ fn a_word_is_of_one_key_one_target_and_one_revision() {
 }
 
 #[test]
-fn a_word_survives_its_text() {
+fn an_attestation_survives_serialization() {
     let attestation = Attestation::unsigned(target(1), shown()).sign(&SigningKey::from_seed([1; 32]));
     let text = serde_json::to_string(&attestation).unwrap();
     assert_eq!(serde_json::from_str::<Attestation>(&text).unwrap(), attestation);

@@ -29,11 +29,11 @@ enum Step {
 
 /// The way to one field of one object.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Way(Vec<Place>);
+pub struct ObjectPath(Vec<PathElement>);
 
 /// One step on it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Place {
+pub enum PathElement {
     Field(String),
     Item(usize),
 }
@@ -67,8 +67,8 @@ impl FieldPath {
     }
 
     /// The fields of an object that this names, in the object's order.
-    pub fn find(&self, object: &Value) -> Vec<Way> {
-        let mut found = vec![(Way::default(), object)];
+    pub fn find(&self, object: &Value) -> Vec<ObjectPath> {
+        let mut found = vec![(ObjectPath::default(), object)];
         for step in &self.0 {
             found = found.into_iter().flat_map(|(way, node)| step.below(&way, node)).collect();
         }
@@ -92,7 +92,7 @@ impl FieldPath {
 fn kept(steps: &[Step], node: &Value) -> Option<Value> {
     let Some((step, rest)) = steps.split_first() else { return Some(node.clone()) };
     let mut all = None;
-    for (place, child) in step.children(node) {
+    for (element, child) in step.children(node) {
         let Some(mut part) = kept(rest, child) else { continue };
         if let Step::Where { path, value } = step {
             // By this the item is found again.
@@ -102,16 +102,18 @@ fn kept(steps: &[Step], node: &Value) -> Option<Value> {
                 .fold(value.clone(), |inner, name| Value::Object([(name.clone(), inner)].into_iter().collect()));
             merge(&mut part, chosen_by);
         }
-        let slot = match place {
-            Place::Field(name) => all
+        let slot = match element {
+            PathElement::Field(name) => all
                 .get_or_insert_with(|| Value::Object(Map::new()))
                 .as_object_mut()
                 .map(|map| map.entry(name).or_insert(Value::Null)),
-            Place::Item(nth) => all.get_or_insert_with(|| Value::Array(Vec::new())).as_array_mut().and_then(|items| {
-                // The elements before it are others', or nobody's.
-                items.resize(items.len().max(nth + 1), Value::Null);
-                items.get_mut(nth)
-            }),
+            PathElement::Item(nth) => {
+                all.get_or_insert_with(|| Value::Array(Vec::new())).as_array_mut().and_then(|items| {
+                    // The elements before it are others', or nobody's.
+                    items.resize(items.len().max(nth + 1), Value::Null);
+                    items.get_mut(nth)
+                })
+            }
         };
         if let Some(slot) = slot {
             merge(slot, part);
@@ -140,22 +142,22 @@ pub(super) fn merge(these: &mut Value, those: Value) {
 }
 
 impl Step {
-    fn below<'v>(&self, way: &Way, node: &'v Value) -> Vec<(Way, &'v Value)> {
-        let with = |(place, child): (Place, &'v Value)| {
+    fn below<'v>(&self, way: &ObjectPath, node: &'v Value) -> Vec<(ObjectPath, &'v Value)> {
+        let with = |(element, child): (PathElement, &'v Value)| {
             let mut way = way.clone();
-            way.0.push(place);
+            way.0.push(element);
             (way, child)
         };
         self.children(node).into_iter().map(with).collect()
     }
 
-    fn children<'v>(&self, node: &'v Value) -> Vec<(Place, &'v Value)> {
-        let name = |name: &String| node.as_object()?.get(name).map(|child| (Place::Field(name.clone()), child));
-        let item = |nth: usize| node.as_array()?.get(nth).map(|child| (Place::Item(nth), child));
+    fn children<'v>(&self, node: &'v Value) -> Vec<(PathElement, &'v Value)> {
+        let name = |name: &String| node.as_object()?.get(name).map(|child| (PathElement::Field(name.clone()), child));
+        let item = |nth: usize| node.as_array()?.get(nth).map(|child| (PathElement::Item(nth), child));
         let all = || match node {
-            Value::Object(map) => map.iter().map(|(key, child)| (Place::Field(key.clone()), child)).collect(),
+            Value::Object(map) => map.iter().map(|(key, child)| (PathElement::Field(key.clone()), child)).collect(),
             Value::Array(items) => {
-                items.iter().enumerate().map(|(nth, child)| (Place::Item(nth), child)).collect::<Vec<_>>()
+                items.iter().enumerate().map(|(nth, child)| (PathElement::Item(nth), child)).collect::<Vec<_>>()
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
         };
@@ -175,29 +177,29 @@ impl Step {
     }
 }
 
-impl Way {
-    pub fn places(&self) -> &[Place] {
+impl ObjectPath {
+    pub fn elements(&self) -> &[PathElement] {
         &self.0
     }
 
     pub fn read<'v>(&self, object: &'v Value) -> Option<&'v Value> {
-        self.0.iter().try_fold(object, |node, place| match place {
-            Place::Field(name) => node.get(name.as_str()),
-            Place::Item(nth) => node.get(nth),
+        self.0.iter().try_fold(object, |node, element| match element {
+            PathElement::Field(name) => node.get(name.as_str()),
+            PathElement::Item(nth) => node.get(nth),
         })
     }
 
     /// Writes a value where the path exists: in a map that is there, or instead of an item. Returns whether it did.
     pub fn put(&self, object: &mut Value, value: Value) -> bool {
         let Some((last, parents)) = self.0.split_last() else { return false };
-        let parent = parents.iter().try_fold(object, |node, place| match place {
-            Place::Field(name) => node.get_mut(name.as_str()),
-            Place::Item(nth) => node.get_mut(nth),
+        let parent = parents.iter().try_fold(object, |node, element| match element {
+            PathElement::Field(name) => node.get_mut(name.as_str()),
+            PathElement::Item(nth) => node.get_mut(nth),
         });
         match (parent, last) {
-            (Some(Value::Object(map)), Place::Field(name)) => drop(map.insert(name.clone(), value)),
-            (Some(Value::Array(items)), Place::Item(nth)) if *nth < items.len() => items[*nth] = value,
-            (Some(_) | None, Place::Field(_) | Place::Item(_)) => return false,
+            (Some(Value::Object(map)), PathElement::Field(name)) => drop(map.insert(name.clone(), value)),
+            (Some(Value::Array(items)), PathElement::Item(nth)) if *nth < items.len() => items[*nth] = value,
+            (Some(_) | None, PathElement::Field(_) | PathElement::Item(_)) => return false,
         }
         true
     }
@@ -208,11 +210,11 @@ impl Way {
     }
 }
 
-fn remove(node: &mut Value, way: &[Place]) {
+fn remove(node: &mut Value, way: &[PathElement]) {
     let Some((first, rest)) = way.split_first() else { return };
     match (node, first) {
-        (Value::Object(map), Place::Field(name)) if rest.is_empty() => drop(map.remove(name)),
-        (Value::Object(map), Place::Field(name)) => {
+        (Value::Object(map), PathElement::Field(name)) if rest.is_empty() => drop(map.remove(name)),
+        (Value::Object(map), PathElement::Field(name)) => {
             let Some(child) = map.get_mut(name) else { return };
             remove(child, rest);
             // An empty map that is applied would be owned, and keep others from removing it.
@@ -220,26 +222,26 @@ fn remove(node: &mut Value, way: &[Place]) {
                 map.remove(name);
             }
         }
-        (Value::Array(items), Place::Item(nth)) if rest.is_empty() => {
+        (Value::Array(items), PathElement::Item(nth)) if rest.is_empty() => {
             if *nth < items.len() {
                 items.remove(*nth);
             }
         }
-        (Value::Array(items), Place::Item(nth)) => {
+        (Value::Array(items), PathElement::Item(nth)) => {
             if let Some(item) = items.get_mut(*nth) {
                 remove(item, rest);
             }
         }
-        (_, Place::Field(_) | Place::Item(_)) => {}
+        (_, PathElement::Field(_) | PathElement::Item(_)) => {}
     }
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for ObjectPath {
     /// As JSONPath has it, but for the quotes of unusual names: `.spec.containers[0].image`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|place| match place {
-            Place::Field(name) => write!(f, ".{name}"),
-            Place::Item(nth) => write!(f, "[{nth}]"),
+        self.0.iter().try_for_each(|element| match element {
+            PathElement::Field(name) => write!(f, ".{name}"),
+            PathElement::Item(nth) => write!(f, "[{nth}]"),
         })
     }
 }

@@ -58,7 +58,7 @@ impl PrunePolicy {
     /// and so stayed under `earlier`. An object that may have stayed is not destroyed by this.
     #[must_use]
     pub fn after(self, earlier: Self, by: Takeover) -> Self {
-        if earlier.lets_go() {
+        if earlier.orphans() {
             self.overtaken(by)
         } else if let Some(before) = earlier.adopted {
             self.overtaken(by).overtaken(before)
@@ -83,7 +83,7 @@ impl PrunePolicy {
 
     /// Whether an object that was created stays as well. An entry assigned to its key later finds an object that is not ours,
     /// and adopts it.
-    pub fn lets_go(self) -> bool {
+    pub fn orphans(self) -> bool {
         !self.deletes(false, false)
     }
 }

@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn what_is_only_told_does_not_change_what_is_written(a in policy(), b in policy()) {
+    fn the_report_policy_does_not_change_the_apply_digest(a in policy(), b in policy()) {
         let told_as_b = ApplyPolicy { associated: b.associated.clone(), report: b.report.clone(), ..a.clone() };
         prop_assert_eq!(a.written_digest(), told_as_b.written_digest());
         let alike = ApplyPolicy { associated: a.associated.clone(), report: a.report.clone(), ..b.clone() } == a;

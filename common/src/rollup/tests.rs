@@ -61,14 +61,14 @@ proptest! {
     }
 
     #[test]
-    fn what_was_made_at_parts_of_the_targets_adds_up_to_what_was_made_at_all(a in of_targets(0..4), b in of_targets(4..8)) {
+    fn counts_of_parts_of_the_targets_add_up_to_those_of_all(a in of_targets(0..4), b in of_targets(4..8)) {
         let mut sum = a.made();
         sum += &b.made();
         prop_assert_eq!(sum, merged(&a, &b).made());
     }
 
     #[test]
-    fn what_was_made_at_a_target_is_counted_once_however_often_it_is_said(a in rollup(), b in rollup()) {
+    fn counts_of_a_target_are_added_once_however_often_it_reports(a in rollup(), b in rollup()) {
         let whole = merged(&a, &b);
         let again = merged(&merged(&b, &whole), &a);
         prop_assert_eq!(again.made(), whole.made());

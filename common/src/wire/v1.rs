@@ -125,8 +125,8 @@ pub struct SessionRequest {
     pub accepted: Option<Attested>,
     pub instance: Instance,
     /// The newest session in its session store. Every session is stored before its first use.
-    #[serde(default, skip_serializing_if = "SessionName::is_none")]
-    pub home: SessionName,
+    #[serde(rename = "home", default, skip_serializing_if = "SessionName::is_none")]
+    pub persisted: SessionName,
     /// The newest session that it has heard of. One is opened only if there is no newer: a request that comes late or twice
     /// says nothing about the session that was opened since.
     #[serde(default, skip_serializing_if = "is_first")]

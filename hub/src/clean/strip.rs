@@ -2,8 +2,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use tideline_common::{
-    ASSIGNED_LOCATIONS_ANNOTATION, FieldPath, GroupKind, KEEP_FIELDS_ANNOTATION, MARK_ANNOTATION, MARK_LABEL, Place,
-    WAVE_ANNOTATION,
+    ASSIGNED_LOCATIONS_ANNOTATION, FieldPath, GroupKind, KEEP_FIELDS_ANNOTATION, MARK_ANNOTATION, MARK_LABEL,
+    PathElement, WAVE_ANNOTATION,
 };
 
 use super::Labels;
@@ -65,7 +65,9 @@ pub(super) fn stripped(kind: &GroupKind, object: &Value, keep: &[FieldPath]) -> 
     let kept: Vec<_> = keep
         .iter()
         .flat_map(|path| path.find(&object))
-        .filter(|way| !matches!(way.places(), [Place::Field(name), ..] if name == "metadata" || name == "status"))
+        .filter(
+            |way| !matches!(way.elements(), [PathElement::Field(name), ..] if name == "metadata" || name == "status"),
+        )
         .filter_map(|way| way.read(&object).cloned().map(|value| (way, value)))
         .collect();
     let mut object = without_assigned(kind, object);

@@ -236,7 +236,7 @@ impl Engine {
     fn line(&self, source: &SourceRef, key: &ObjectKey, target: TargetId) -> ReportLine {
         ReportLine {
             source: source.clone(),
-            key: source.place(&key.kind),
+            key: source.key(&key.kind),
             destination: key.clone(),
             target,
             target_name: self.target_name(target),
@@ -249,7 +249,7 @@ impl Engine {
 
 impl Whole<'_> {
     fn place(&self) -> Option<ObjectKey> {
-        self.destinations().next().map(|key| self.source.place(&key.kind))
+        self.destinations().next().map(|key| self.source.key(&key.kind))
     }
 
     fn destinations(&self) -> impl Iterator<Item = &ObjectKey> {

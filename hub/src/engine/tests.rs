@@ -388,9 +388,9 @@ fn a_deleted_target_is_remembered_by_the_key_that_it_had() {
 }
 
 /// A process asks for a session, and again with what it was told, as agents do; its first use makes the session its own.
-fn begins(hub: &mut Hub, instance: u64, home: SessionName) -> Result<SessionName, RefusalKind> {
+fn begins(hub: &mut Hub, instance: u64, persisted: SessionName) -> Result<SessionName, RefusalKind> {
     let link::Request::Session(request, _) = asks(instance) else { unreachable!("it is one") };
-    let mut request = SessionRequest { home, last: home.number, ..*request };
+    let mut request = SessionRequest { persisted, last: persisted.number, ..*request };
     for id in 0..3 {
         let from = link::Origin { id: SessionId(10 * instance + id), ..link::Origin::default() };
         let asked = link::Request::Session(Box::new(request.clone()), from);
@@ -433,8 +433,8 @@ fn who_enrols_in_place_of_a_revoked_key_goes_on_at_once() {
                 hub.engine.target_seen(hub.now, in_service(true), Some(agent(2)));
                 hub.persist();
                 let context = format!("revoked {revoked}, restarted {restarts}, in place {in_place}");
-                let (instance, home) = if in_place { (1, first) } else { (9, SessionName::default()) };
-                let next = begins(&mut hub, instance, home);
+                let (instance, persisted) = if in_place { (1, first) } else { (9, SessionName::default()) };
+                let next = begins(&mut hub, instance, persisted);
                 match next {
                     Ok(next) => assert!(next.number > first.number && (revoked || in_place), "{context}"),
                     Err(refused) => {
@@ -486,7 +486,7 @@ fn adopts(hub: &mut Hub, seed: u8) {
 fn handed(hub: &mut Hub, asked_as: TargetId, found: TargetId, formers: &[TargetId]) -> Result<TargetId, String> {
     let request = SessionRequest {
         instance: Instance { id: InstanceId(1), host: "store".to_owned() },
-        home: SessionName::new(1, 0),
+        persisted: SessionName::new(1, 0),
         last: SessionNumber(1),
         formers: formers.to_vec(),
         asked_as: Some(asked_as),

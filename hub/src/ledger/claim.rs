@@ -131,7 +131,7 @@ impl Claim {
 
     /// The place of the source in its space.
     pub(super) fn place(&self) -> ObjectKey {
-        self.source.place(&self.key.kind)
+        self.source.key(&self.key.kind)
     }
 
     /// The claim without what nothing wants any more, if anything is left.

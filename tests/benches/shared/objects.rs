@@ -46,9 +46,9 @@ impl Shape {
 
     /// Returns all other manifests, spread over the namespaces, the two kinds in turn.
     pub(crate) fn manifests(self) -> Vec<Value> {
-        let home = |index: usize| namespace(index % self.namespaces.max(1));
-        let config_maps = (0..self.config_maps).map(|index| (index, config_map(&home(index), index)));
-        let deployments = (0..self.deployments).map(|index| (index, deployment(&home(index), index)));
+        let namespace_of = |index: usize| namespace(index % self.namespaces.max(1));
+        let config_maps = (0..self.config_maps).map(|index| (index, config_map(&namespace_of(index), index)));
+        let deployments = (0..self.deployments).map(|index| (index, deployment(&namespace_of(index), index)));
         let mut all: Vec<_> = config_maps.chain(deployments).collect();
         all.sort_by_key(|(index, _)| *index);
         all.into_iter().map(|(_, manifest)| manifest).collect()

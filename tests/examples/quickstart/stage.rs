@@ -57,15 +57,15 @@ impl Stage {
     pub(crate) async fn until<T>(&self, what: &str, mut probe: impl AsyncFnMut() -> Result<T>) -> Result<T> {
         let shown = RefCell::new(String::new());
         let seen = eventually_ok(WAIT_MAX, what, async || {
-            let look = probe().await;
-            if let Err(missing) = &look {
+            let outcome = probe().await;
+            if let Err(missing) = &outcome {
                 let missing = format!("{missing:#}");
                 if *shown.borrow() != missing {
                     println!("    … {missing}");
                     shown.replace(missing);
                 }
             }
-            look
+            outcome
         })
         .await?;
         self.done(what);

@@ -12,7 +12,7 @@ fn sleeper() -> Result<Child> {
 }
 
 #[test]
-fn what_is_still_held_when_the_owner_is_gone_is_killed_and_removed() -> Result<()> {
+fn processes_and_directories_of_a_dead_owner_are_killed_and_removed() -> Result<()> {
     let parent = tempfile::tempdir()?;
     let [held, released] = ["held directory", "released directory"].map(|name| parent.path().join(name));
     fs::create_dir(&held)?;

@@ -14,7 +14,7 @@ use super::step::Step;
 use super::{controlled, deployment, orphan, pod, replica_set};
 
 /// Rounds until nothing is to be done. A rollout takes about ten; a loop that writes for ever takes all.
-const LOOKS_MAX: usize = 40;
+const ROUNDS_MAX: usize = 40;
 
 #[derive(Default)]
 struct Cluster {
@@ -22,7 +22,7 @@ struct Cluster {
     replica_sets: BTreeMap<String, Arc<ReplicaSet>>,
     pods: BTreeMap<String, Arc<Pod>>,
     uids: u64,
-    looks: i64,
+    rounds: i64,
 }
 
 impl Cluster {
@@ -58,8 +58,8 @@ impl Cluster {
     }
 
     fn steps(&mut self, started: bool) -> Vec<Step> {
-        self.looks += 1;
-        let now = Time(Timestamp::from_second(self.looks).unwrap());
+        self.rounds += 1;
+        let now = Time(Timestamp::from_second(self.rounds).unwrap());
         let deployments: Vec<_> = self.deployments.values().cloned().collect();
         let replica_sets: Vec<_> = self.replica_sets.values().cloned().collect();
         let pods: Vec<_> = self.pods.values().cloned().collect();
@@ -123,12 +123,12 @@ impl Cluster {
     }
 
     /// Takes steps until there are none.
-    fn settle(&mut self) {
-        self.settle_with(true);
+    fn run_until_idle(&mut self) {
+        self.run_until_idle_with(true);
     }
 
-    fn settle_with(&mut self, started: bool) {
-        for _ in 0..LOOKS_MAX {
+    fn run_until_idle_with(&mut self, started: bool) {
+        for _ in 0..ROUNDS_MAX {
             let steps = self.steps(started);
             if steps.is_empty() {
                 return;
@@ -137,7 +137,7 @@ impl Cluster {
                 self.take(step);
             }
         }
-        panic!("still busy after {LOOKS_MAX} looks: {:?}", self.steps(started));
+        panic!("still busy after {ROUNDS_MAX} looks: {:?}", self.steps(started));
     }
 
     fn status(&self) -> &DeploymentStatus {
@@ -161,7 +161,7 @@ impl Cluster {
 #[test]
 fn a_new_deployment_becomes_ready() {
     let mut cluster = Cluster::with(3);
-    cluster.settle_with(false);
+    cluster.run_until_idle_with(false);
     assert_eq!(cluster.pods.len(), 3);
     assert_eq!(cluster.status().replicas, Some(3));
     assert_eq!(cluster.status().ready_replicas, None);
@@ -171,7 +171,7 @@ fn a_new_deployment_becomes_ready() {
         ["Available=False MinimumReplicasUnavailable", "Progressing=True ReplicaSetUpdated"]
     );
 
-    cluster.settle();
+    cluster.run_until_idle();
     let status = cluster.status();
     assert_eq!((status.replicas, status.updated_replicas), (Some(3), Some(3)));
     assert_eq!((status.ready_replicas, status.available_replicas), (Some(3), Some(3)));
@@ -185,7 +185,7 @@ fn a_new_deployment_becomes_ready() {
 #[test]
 fn children_name_their_owner_and_template() {
     let mut cluster = Cluster::with(1);
-    cluster.settle();
+    cluster.run_until_idle();
     let set = cluster.replica_sets.values().next().unwrap();
     let pod = cluster.pods.values().next().unwrap();
     let owner = &set.owner_references()[0];
@@ -204,45 +204,45 @@ fn children_name_their_owner_and_template() {
 #[test]
 fn scaling_changes_only_the_number_of_pods() {
     let mut cluster = Cluster::with(1);
-    cluster.settle();
+    cluster.run_until_idle();
     let first = cluster.pods.keys().next().unwrap().clone();
 
     cluster.put(&json!({"replicas": 4}), "one");
-    cluster.settle();
+    cluster.run_until_idle();
     assert_eq!((cluster.pods.len(), cluster.rollout()), (4, vec![4]));
     assert_eq!(cluster.status().available_replicas, Some(4));
     assert_eq!(cluster.status().observed_generation, Some(2));
 
     cluster.put(&json!({"replicas": 0}), "one");
-    cluster.settle();
+    cluster.run_until_idle();
     assert!(cluster.pods.is_empty());
     assert_eq!(cluster.status().replicas, None);
     assert_eq!(cluster.conditions()[0], "Available=True MinimumReplicasAvailable");
 
     cluster.put(&json!({"replicas": 1}), "one");
-    cluster.settle();
+    cluster.run_until_idle();
     assert_eq!(*cluster.pods.keys().next().unwrap(), first, "the name follows from the owner");
 }
 
 #[test]
 fn a_new_template_takes_over_before_the_old_one_goes() {
     let mut cluster = Cluster::with(2);
-    cluster.settle();
+    cluster.run_until_idle();
     cluster.put(&json!({"replicas": 2}), "two");
-    cluster.settle_with(false);
+    cluster.run_until_idle_with(false);
     assert_eq!((cluster.rollout(), cluster.pods.len()), (vec![2, 2], 4));
     assert_eq!((cluster.status().replicas, cluster.status().updated_replicas), (Some(4), Some(2)));
     assert_eq!(cluster.status().available_replicas, Some(2));
     assert_eq!(cluster.conditions()[1], "Progressing=True ReplicaSetUpdated");
 
-    cluster.settle();
+    cluster.run_until_idle();
     assert_eq!((cluster.rollout(), cluster.pods.len()), (vec![0, 2], 2));
     assert_eq!(cluster.status().updated_replicas, Some(2));
     assert_eq!(cluster.deployments["web"].annotations()[deployment::REVISION], "2");
     assert_eq!(cluster.conditions()[1], "Progressing=True NewReplicaSetAvailable");
 
     cluster.put(&json!({"replicas": 2}), "one");
-    cluster.settle();
+    cluster.run_until_idle();
     assert_eq!(cluster.rollout(), [2, 0], "the old template's ReplicaSet is used again");
 }
 
@@ -251,10 +251,10 @@ fn recreate_ends_the_old_pods_first() {
     let recreate = json!({"replicas": 2, "strategy": {"type": "Recreate"}});
     let mut cluster = Cluster::default();
     cluster.put(&recreate, "one");
-    cluster.settle();
+    cluster.run_until_idle();
     cluster.put(&recreate, "two");
     while cluster.rollout() != [0, 2] {
-        assert!(cluster.looks < 40);
+        assert!(cluster.rounds < 40);
         for step in cluster.steps(false) {
             cluster.take(step);
         }
@@ -262,22 +262,22 @@ fn recreate_ends_the_old_pods_first() {
         let images: std::collections::BTreeSet<_> = images.collect();
         assert!(images.len() <= 1, "Pods of both templates at once");
     }
-    cluster.settle();
+    cluster.run_until_idle();
     assert_eq!(cluster.status().available_replicas, Some(2));
 }
 
 #[test]
 fn a_lost_pod_is_replaced_and_an_ending_one_ends() {
     let mut cluster = Cluster::with(2);
-    cluster.settle();
+    cluster.run_until_idle();
     let (name, mut ending) = cluster.pods.pop_first().unwrap();
-    cluster.settle();
+    cluster.run_until_idle();
     assert_eq!(cluster.pods.len(), 2);
 
     cluster.pods.pop_first().unwrap();
     Arc::make_mut(&mut ending).metadata.deletion_timestamp = Some(Time(Timestamp::from_second(1).unwrap()));
     cluster.pods.insert(name, ending);
-    cluster.settle();
+    cluster.run_until_idle();
     assert_eq!(cluster.pods.len(), 2);
     assert!(cluster.pods.values().all(|pod| pod.metadata.deletion_timestamp.is_none()));
 }
@@ -285,7 +285,7 @@ fn a_lost_pod_is_replaced_and_an_ending_one_ends() {
 #[test]
 fn children_go_with_their_owner_and_others_stay() {
     let mut cluster = Cluster::with(2);
-    cluster.settle();
+    cluster.run_until_idle();
     let foreign: Pod = serde_json::from_value(json!({
         "metadata": {"name": "bare", "namespace": "shop", "uid": "uid-bare", "ownerReferences": [
             {"apiVersion": "batch/v1", "kind": "Job", "name": "job", "uid": "uid-job", "controller": true},
@@ -295,7 +295,7 @@ fn children_go_with_their_owner_and_others_stay() {
     .unwrap();
     cluster.pods.insert("bare".to_owned(), Arc::new(foreign));
     cluster.deployments.clear();
-    cluster.settle();
+    cluster.run_until_idle();
     assert!(cluster.replica_sets.is_empty());
     assert_eq!(cluster.pods.keys().collect::<Vec<_>>(), ["bare"]);
 }
@@ -303,11 +303,11 @@ fn children_go_with_their_owner_and_others_stay() {
 #[test]
 fn times_move_only_with_what_they_are_of() {
     let mut cluster = Cluster::with(1);
-    cluster.settle();
+    cluster.run_until_idle();
     let transition = |cluster: &Cluster| cluster.status().conditions.as_ref().unwrap()[1].last_transition_time.clone();
     let before = transition(&cluster);
     cluster.put(&json!({"replicas": 1}), "two");
-    cluster.settle();
+    cluster.run_until_idle();
     assert_eq!(transition(&cluster), before, "Progressing was true all the time");
     assert!(cluster.status().conditions.as_ref().unwrap()[1].last_update_time > before);
 }

@@ -69,7 +69,7 @@ impl Bench {
         let (uid, impersonate) = (created.uid.clone(), None);
         let orphaned =
             self.execute(Op::Orphan { key: key.clone(), version: Arc::clone(&version), uid, impersonate }).await;
-        assert!(matches!(orphaned, OpResult::Orphan(Ok(Orphaned::LetGo))), "{orphaned:?}");
+        assert!(matches!(orphaned, OpResult::Orphan(Ok(Orphaned::Done))), "{orphaned:?}");
         match self.execute(Op::Get { key, version }).await {
             OpResult::Get(Ok(Some(observed))) => Ok(*observed),
             other => bail!("not there: {other:?}"),
@@ -320,17 +320,17 @@ async fn fields_change_hands_as_policies_say() -> Result<()> {
 }
 
 #[tokio::test]
-async fn a_look_into_a_namespace_or_definition_counts_what_is_foreign() -> Result<()> {
+async fn inspecting_a_namespace_or_definition_counts_foreign_objects() -> Result<()> {
     let assets = require_kubernetes!();
     let bench = Bench::start(&assets).await?;
     let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}});
     let shop = bench.written(bench.create(&namespace)).await?;
     let inspect = |key: &ObjectKey| Op::Inspect { key: key.clone(), version: "v1".into() };
-    let look = async |key: &ObjectKey| match bench.execute(inspect(key)).await {
+    let inspected = async |key: &ObjectKey| match bench.execute(inspect(key)).await {
         OpResult::Inspect(Ok(Inspected::Holds { foreign, example, ours })) => Ok((foreign, example, ours)),
         other => bail!("{other:?}"),
     };
-    assert_eq!(look(&shop.key).await?, (0, None, 0));
+    assert_eq!(inspected(&shop.key).await?, (0, None, 0));
 
     let mut ours = config_map("ours", &json!({}));
     ours["metadata"]["namespace"] = json!("shop");
@@ -340,16 +340,16 @@ async fn a_look_into_a_namespace_or_definition_counts_what_is_foreign() -> Resul
         {"apiVersion": "v1", "kind": "ConfigMap", "name": "ours", "uid": ours.uid}]}});
     config_maps.create(&PostParams::default(), &from_value(child)?).await?;
     config_maps.create(&PostParams::default(), &from_value(json!({"metadata": {"name": "kube-root-ca.crt"}}))?).await?;
-    assert_eq!(look(&shop.key).await?, (0, None, 1));
+    assert_eq!(inspected(&shop.key).await?, (0, None, 1));
     config_maps.create(&PostParams::default(), &from_value(json!({"metadata": {"name": "stranger"}}))?).await?;
-    assert_eq!(look(&shop.key).await?, (1, Some("ConfigMap shop/stranger".to_owned()), 1));
+    assert_eq!(inspected(&shop.key).await?, (1, Some("ConfigMap shop/stranger".to_owned()), 1));
 
     let definition = bench.written(bench.create(&thing_definition())).await?;
     established(&bench).await?;
-    assert_eq!(look(&definition.key).await?, (0, None, 0));
+    assert_eq!(inspected(&definition.key).await?, (0, None, 0));
     let thing = "{apiVersion: test.example/v1, kind: Thing, metadata: {name: a, namespace: shop}}";
     bench.cluster.kubectl().run_with_input(&["create", "-f", "-"], thing).await?;
-    assert_eq!(look(&definition.key).await?, (1, Some("Thing.test.example shop/a".to_owned()), 0));
+    assert_eq!(inspected(&definition.key).await?, (1, Some("Thing.test.example shop/a".to_owned()), 0));
     Ok(())
 }
 
@@ -434,7 +434,7 @@ async fn watches_tell_what_is_there_what_changes_and_what_is_not_served() -> Res
 }
 
 #[tokio::test]
-async fn what_is_not_served_at_its_version_any_more_is_seen_and_removed_at_another() -> Result<()> {
+async fn an_object_whose_version_is_no_longer_served_is_seen_and_removed_at_another() -> Result<()> {
     let assets = require_kubernetes!();
     let bench = Bench::start(&assets).await?;
     let mut definition = thing_definition();

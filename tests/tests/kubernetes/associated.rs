@@ -75,8 +75,8 @@ fn container(restarts: u32, state: &Value) -> Value {
     json!([{"name": "web", "image": "i", "imageID": "", "ready": false, "restartCount": restarts, "state": state}])
 }
 
-async fn reported(site: &Site, object: &str, what: &str, look: impl Fn(&Value) -> bool) -> Result<()> {
-    shows(&site.space, REPORT, &format!("{object}.east"), what, look).await
+async fn reported(site: &Site, object: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<()> {
+    shows(&site.space, REPORT, &format!("{object}.east"), what, check).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

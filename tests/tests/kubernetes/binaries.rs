@@ -124,11 +124,11 @@ impl Site {
         target["metadata"]["uid"].as_str().map(str::to_owned).context("a UID")
     }
 
-    /// Waits until the SyncTarget satisfies `look`.
-    async fn target_shows(&self, what: &str, look: impl Fn(&Value) -> bool) -> Result<()> {
+    /// Waits until the SyncTarget satisfies `check`.
+    async fn target_shows(&self, what: &str, check: impl Fn(&Value) -> bool) -> Result<()> {
         eventually_ok(SOON, what, async || {
             let target = self.sync_target().await?;
-            ensure!(look(&target), "{target}");
+            ensure!(check(&target), "{target}");
             anyhow::Ok(())
         })
         .await

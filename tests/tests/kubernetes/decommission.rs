@@ -56,7 +56,7 @@ async fn says(site: &Site, status: &str, reason: &str, message: &str) -> Result<
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_cluster_is_emptied_of_what_is_ours_and_nothing_else() -> Result<()> {
     let assets = require_kubernetes!();
-    let mut site = Site::at_home(&assets).await?;
+    let mut site = Site::with_own_namespace(&assets).await?;
     filled(&site).await?;
     site.preexisting(config("stranger", "theirs")).await?;
 
@@ -86,9 +86,9 @@ async fn a_cluster_is_emptied_of_what_is_ours_and_nothing_else() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_kept_stays_as_it_is_without_our_marks() -> Result<()> {
+async fn kept_objects_are_unchanged_and_lose_our_marks() -> Result<()> {
     let assets = require_kubernetes!();
-    let site = Site::at_home(&assets).await?;
+    let site = Site::with_own_namespace(&assets).await?;
     filled(&site).await?;
     let uid = site.local_uid(DEPLOYMENT, "web").await?;
     decommission(&site, json!("Keep")).await?;

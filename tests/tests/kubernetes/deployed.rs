@@ -120,8 +120,9 @@ async fn agent_works_with_the_rights_of_its_manifests_and_uses_each() -> Result<
 
     let kubeconfig = directory.join("kubeconfig");
     fs::write(&kubeconfig, as_account(&cluster).await?.to_string())?;
-    let home = OwnNamespace { namespace: Some(ACCOUNT.to_owned()), leader_elect: true, ..OwnNamespace::default() };
-    let mut agent = hub.agent_with_own_namespace("east", &kubeconfig, home).await?;
+    let own_namespace =
+        OwnNamespace { namespace: Some(ACCOUNT.to_owned()), leader_elect: true, ..OwnNamespace::default() };
+    let mut agent = hub.agent_with_own_namespace("east", &kubeconfig, own_namespace).await?;
     work(&hub, &local).await?;
     agent.stop().await?;
 

@@ -57,7 +57,7 @@ async fn forbidden(site: &Site) -> Result<Option<String>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_autoscaler_that_may_not_be_looked_at_is_not_fought() -> Result<()> {
+async fn replicas_are_left_alone_where_autoscalers_may_not_be_read() -> Result<()> {
     let assets = require_kubernetes!();
     let rights = json!([
         rule("apps", "deployments", &["*"]),
@@ -87,7 +87,7 @@ async fn an_autoscaler_that_may_not_be_looked_at_is_not_fought() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_forbidden_is_said_and_all_else_goes_on_until_it_is_granted() -> Result<()> {
+async fn a_forbidden_kind_is_reported_and_all_others_go_on_until_it_is_granted() -> Result<()> {
     let assets = require_kubernetes!();
     let directory = Scratch::new("forbidden")?;
     let audit = Audit::new(&directory)?;
@@ -167,7 +167,7 @@ async fn what_is_forbidden_is_said_and_all_else_goes_on_until_it_is_granted() ->
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_may_be_listed_and_not_watched_is_kept_by_lists_and_said_to_be_so() -> Result<()> {
+async fn a_kind_that_may_be_listed_and_not_watched_is_maintained_by_lists_and_that_is_reported() -> Result<()> {
     let assets = require_kubernetes!();
     let directory = Scratch::new("unwatched")?;
     let audit = Audit::new(&directory)?;
@@ -221,7 +221,7 @@ async fn what_may_be_listed_and_not_watched_is_kept_by_lists_and_said_to_be_so()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_made_of_objects_is_counted_by_lists_where_it_may_not_be_watched() -> Result<()> {
+async fn associated_objects_are_counted_by_lists_where_they_may_not_be_watched() -> Result<()> {
     let assets = require_kubernetes!();
     let options = ClusterOptions { controller_manager: true, ..ClusterOptions::default() };
     let rules = json!([
@@ -251,7 +251,7 @@ async fn what_is_made_of_objects_is_counted_by_lists_where_it_may_not_be_watched
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_may_not_be_deleted_is_held_and_goes_when_it_may() -> Result<()> {
+async fn a_forbidden_deletion_is_reported_as_held_and_done_once_granted() -> Result<()> {
     let assets = require_kubernetes!();
     let rules = |verbs: &[&str]| {
         json!([

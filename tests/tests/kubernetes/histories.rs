@@ -93,7 +93,7 @@ fn put_back(from: &Path, to: &Path) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_hub_that_ran_on_an_older_copy_for_a_while_has_changed_nothing() -> Result<()> {
     let assets = require_kubernetes!();
-    let mut site = Site::at_home(&assets).await?;
+    let mut site = Site::with_own_namespace(&assets).await?;
     place_config_maps(&site).await?;
     place_job(&site).await?;
     shows(&site.local, JOB, "once", "the Job", |_| true).await?;
@@ -139,7 +139,7 @@ async fn a_hub_that_ran_on_an_older_copy_for_a_while_has_changed_nothing() -> Re
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restored_hub_deletes_nothing_and_runs_no_job_again_that_nobody_released() -> Result<()> {
     let (assets, binaries) = (require_kubernetes!(), require_binaries!());
-    let mut site = Site::at_home(&assets).await?;
+    let mut site = Site::with_own_namespace(&assets).await?;
     place_config_maps(&site).await?;
     // Away, its agent cannot tell the hub before the backup that the Job was started.
     site.agent.stop().await?;

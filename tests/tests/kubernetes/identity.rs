@@ -46,7 +46,7 @@ async fn kept(site: &Site) -> Result<Value> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_on_another_node_is_the_same_one_and_writes_nothing_again() -> Result<()> {
     let assets = require_kubernetes!();
-    let mut site = Site::at_home(&assets).await?;
+    let mut site = Site::with_own_namespace(&assets).await?;
     let names: Vec<_> = (0..12).map(|nth| format!("web-{nth:02}")).collect();
     for name in &names {
         apply(&site.space, of_app("web", config(name, "1"))).await?;
@@ -91,9 +91,9 @@ async fn an_agent_on_another_node_is_the_same_one_and_writes_nothing_again() -> 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_agents_with_one_secret_the_one_at_work_stays_so() -> Result<()> {
+async fn of_two_agents_with_one_secret_the_active_one_stays_active() -> Result<()> {
     let assets = require_kubernetes!();
-    let mut site = Site::at_home(&assets).await?;
+    let mut site = Site::with_own_namespace(&assets).await?;
     site.pass_along("first").await?;
     let mut second = site.agent.twin(site.cluster.kubeconfig_path())?;
     second.resume();
@@ -111,7 +111,7 @@ async fn of_two_agents_with_one_secret_the_one_at_work_stays_so() -> Result<()> 
 async fn an_identity_in_another_cluster_is_quarantined_and_touches_nothing() -> Result<()> {
     let assets = require_kubernetes!();
     let options = ClusterOptions { name: "copy".to_owned(), ..ClusterOptions::default() };
-    let (site, other) = tokio::try_join!(Site::at_home(&assets), Cluster::start(&assets, options))?;
+    let (site, other) = tokio::try_join!(Site::with_own_namespace(&assets), Cluster::start(&assets, options))?;
     site.pass_along("first").await?;
     let secrets = |client| api(client, "v1", "Secret", Some("default"));
     let secret = secrets(&site.local).get(SECRET).await?;
@@ -140,7 +140,7 @@ async fn an_identity_in_another_cluster_is_quarantined_and_touches_nothing() -> 
 async fn a_data_directory_in_another_cluster_changes_nothing_there_even_without_the_hub() -> Result<()> {
     let assets = require_kubernetes!();
     let options = ClusterOptions { name: "other".to_owned(), ..ClusterOptions::default() };
-    let (mut site, other) = tokio::try_join!(Site::at_home(&assets), Cluster::start(&assets, options))?;
+    let (mut site, other) = tokio::try_join!(Site::with_own_namespace(&assets), Cluster::start(&assets, options))?;
     site.pass_along("first").await?;
     site.agent.stop().await?;
     site.hub.stop().await?;
@@ -174,7 +174,7 @@ async fn a_data_directory_in_another_cluster_changes_nothing_there_even_without_
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_agent_whose_record_was_deleted_freezes_and_leaves_everything() -> Result<()> {
     let assets = require_kubernetes!();
-    let mut site = Site::at_home(&assets).await?;
+    let mut site = Site::with_own_namespace(&assets).await?;
     site.pass_along("first").await?;
     let uid = site.local_uid(CONFIG, "first").await?;
     tideline_hub::agents::remove(&site.root, "east", true).await?;

@@ -25,7 +25,7 @@ impl Site {
     }
 
     /// It is unchanged, and carries no mark.
-    async fn is_let_go(&self, name: &str, uid: &str) -> Result<()> {
+    async fn is_orphaned(&self, name: &str, uid: &str) -> Result<()> {
         shows(&self.local, CONFIG, name, "it without a mark", |object| {
             let metadata = &object["metadata"];
             metadata["labels"][MARK_LABEL].is_null() && metadata["annotations"][MARK_ANNOTATION].is_null()
@@ -37,7 +37,7 @@ impl Site {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_said_while_the_agent_was_away_decides_what_becomes_of_objects() -> Result<()> {
+async fn the_last_policy_while_the_agent_was_offline_decides_what_becomes_of_objects() -> Result<()> {
     let assets = require_kubernetes!();
     let (delete, orphan) = (json!({}), json!({"prune": "Orphan"}));
     let mut site = Site::start(&assets).await?;
@@ -71,7 +71,7 @@ async fn what_was_said_while_the_agent_was_away_decides_what_becomes_of_objects(
     site.agent.resume();
 
     gone(&site.local, CONFIG, "deleted").await?;
-    site.is_let_go("orphaned", &uids[0]).await?;
+    site.is_orphaned("orphaned", &uids[0]).await?;
     site.reported("configmap.moved", "Applied", None).await?;
     let moved = site.local(CONFIG, "moved").await?;
     assert_eq!((moved.uid().as_deref(), mark_of(&moved)?.origin), (Some(uids[1].as_str()), Origin::Created));
@@ -82,7 +82,7 @@ async fn what_was_said_while_the_agent_was_away_decides_what_becomes_of_objects(
     })
     .await?;
     site.displace("again").await?;
-    site.is_let_go("again", &uids[2]).await
+    site.is_orphaned("again", &uids[2]).await
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -111,5 +111,5 @@ async fn a_prune_policy_that_could_not_be_written_into_the_mark_decides_too() ->
     // It may not be orphaned yet either; to delete it is permitted.
     site.reported("configmap.web", "DeletionHeld", Some("Forbidden")).await?;
     grant(&site.local, &rights(&["*"])).await?;
-    site.is_let_go("web", &uid).await
+    site.is_orphaned("web", &uid).await
 }

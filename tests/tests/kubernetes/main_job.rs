@@ -41,10 +41,10 @@ impl World {
         self.hub.client("default").await
     }
 
-    /// Waits until every cluster has an object that satisfies `look`.
-    async fn both(&self, kind: (&str, &str), name: &str, what: &str, look: impl Fn(&Value) -> bool) -> Result<()> {
+    /// Waits until every cluster has an object that satisfies `check`.
+    async fn both(&self, kind: (&str, &str), name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<()> {
         for cluster in &self.clusters {
-            shows(&cluster.client(), kind, name, what, &look).await?;
+            shows(&cluster.client(), kind, name, what, &check).await?;
         }
         Ok(())
     }
@@ -85,12 +85,12 @@ async fn objects_go_out_and_state_comes_back() -> Result<()> {
     shows(&space, ROLLUP, "deployment.apps.web", "a rollup of two", |rollup| rollup["counts"]["applied"] == 2).await
 }
 
-/// Waits until the status of an object without a namespace satisfies `look`.
-async fn described(client: &Client, kind: &str, name: &str, what: &str, look: impl Fn(&Value) -> bool) -> Result<()> {
+/// Waits until the status of an object without a namespace satisfies `check`.
+async fn described(client: &Client, kind: &str, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<()> {
     let api = api_cluster(client, "tideline.dev/v1alpha1", kind);
     eventually_ok(SOON, what, async || {
         let object = serde_json::to_value(api.get(name).await?)?;
-        ensure!(look(&object["status"]), "{object}");
+        ensure!(check(&object["status"]), "{object}");
         anyhow::Ok(())
     })
     .await

@@ -113,32 +113,32 @@ pub(crate) fn api_cluster(client: &Client, api_version: &str, kind: &str) -> Api
     api(client, api_version, kind, None)
 }
 
-/// Waits until a namespaced object satisfies `look`.
+/// Waits until a namespaced object satisfies `check`.
 pub(crate) async fn shows(
     client: &Client,
     kind: (&str, &str),
     name: &str,
     what: &str,
-    look: impl Fn(&Value) -> bool,
+    check: impl Fn(&Value) -> bool,
 ) -> Result<()> {
-    seen(&api(client, kind.0, kind.1, Some("shop")), name, what, look).await
+    seen(&api(client, kind.0, kind.1, Some("shop")), name, what, check).await
 }
 
-/// Waits until an object without a namespace satisfies `look`.
+/// Waits until an object without a namespace satisfies `check`.
 pub(crate) async fn shows_cluster(
     client: &Client,
     kind: (&str, &str),
     name: &str,
     what: &str,
-    look: impl Fn(&Value) -> bool,
+    check: impl Fn(&Value) -> bool,
 ) -> Result<()> {
-    seen(&api_cluster(client, kind.0, kind.1), name, what, look).await
+    seen(&api_cluster(client, kind.0, kind.1), name, what, check).await
 }
 
-async fn seen(api: &Api<DynamicObject>, name: &str, what: &str, look: impl Fn(&Value) -> bool) -> Result<()> {
+async fn seen(api: &Api<DynamicObject>, name: &str, what: &str, check: impl Fn(&Value) -> bool) -> Result<()> {
     eventually_ok(SOON, what, async || {
         let object = serde_json::to_value(api.get(name).await?)?;
-        ensure!(look(&object), "{object}");
+        ensure!(check(&object), "{object}");
         anyhow::Ok(())
     })
     .await

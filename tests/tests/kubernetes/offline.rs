@@ -24,7 +24,7 @@ async fn config_maps(site: &Site) -> Result<BTreeMap<String, Option<String>>> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_changed_while_the_agent_was_away_is_put_right_without_the_hub() -> Result<()> {
+async fn changes_while_the_agent_was_down_are_corrected_without_the_hub() -> Result<()> {
     const NAMES: [&str; 4] = ["deleted", "stripped", "edited", "kept"];
     let assets = require_kubernetes!();
     let mut site = Site::start(&assets).await?;
@@ -92,7 +92,7 @@ async fn what_changed_while_the_agent_was_away_is_put_right_without_the_hub() ->
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_changed_while_the_watch_was_cut_is_put_right() -> Result<()> {
+async fn changes_while_the_watch_was_cut_are_corrected() -> Result<()> {
     const NAMES: [&str; 3] = ["deleted", "edited", "replaced"];
     let assets = require_kubernetes!();
     let site = Site::start(&assets).await?;
@@ -126,7 +126,7 @@ const SILENCE_NOTICED: Duration = Duration::from_secs(45 + 10 + 5 + 10 + 20);
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_api_server_that_hangs_is_noticed_and_what_happened_meanwhile_is_put_right() -> Result<()> {
     let assets = require_kubernetes!();
-    let site = Site::at_home(&assets).await?;
+    let site = Site::with_own_namespace(&assets).await?;
     site.place("web", CONFIG_MAPS, json!({})).await?;
     apply(&site.space, config("web", "1")).await?;
     let is = |field: &'static str| move |rollup: &serde_json::Value| rollup["counts"][field] == 1;

@@ -64,7 +64,7 @@ async fn removal_is_followed_to_its_end_and_takes_nothing_that_came_after() -> R
 /// An autoscaler's replicas, a field that somebody else added, and the status of a kind that has no subresource for it: each
 /// is a new generation, and none is a change of what the agent applies.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_change_of_their_own_is_neither_put_back_nor_applied_again() -> Result<()> {
+async fn fields_of_other_managers_are_neither_corrected_nor_applied_again() -> Result<()> {
     let assets = require_kubernetes!();
     let directory = Scratch::new("audit")?;
     let audit = Audit::new(&directory)?;
@@ -125,7 +125,7 @@ async fn what_others_change_of_their_own_is_neither_put_back_nor_applied_again()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_made_anew_while_the_deletion_is_on_its_way_survives_it() -> Result<()> {
+async fn an_object_recreated_while_its_deletion_is_sent_survives() -> Result<()> {
     let assets = require_kubernetes!();
     let site = Site::start(&assets).await?;
     site.place("web", CONFIG_MAPS, json!({})).await?;
@@ -161,7 +161,7 @@ async fn what_is_made_anew_while_the_deletion_is_on_its_way_survives_it() -> Res
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_created_once_changes_hands_by_its_mark_alone_and_goes_as_its_new_source_says() -> Result<()> {
+async fn a_create_only_object_changes_owner_by_its_mark_alone_and_is_pruned_as_its_new_source_says() -> Result<()> {
     const NAMES: [&str; 2] = ["web", "kept"];
     let assets = require_kubernetes!();
     let mut site = Site::start(&assets).await?;
@@ -247,7 +247,7 @@ async fn what_is_created_once_changes_hands_by_its_mark_alone_and_goes_as_its_ne
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_holds_things_of_others_stays_until_they_are_gone() -> Result<()> {
+async fn a_namespace_or_definition_with_foreign_objects_stays_until_they_are_gone() -> Result<()> {
     const CLAIM: (&str, &str) = ("v1", "PersistentVolumeClaim");
     const HELD: [(&str, &str); 2] = [
         ("namespace.shop", "PersistentVolumeClaim shop/data"),
@@ -276,11 +276,11 @@ async fn what_holds_things_of_others_stays_until_they_are_gone() -> Result<()> {
     .await?;
 
     site.displace("base").await?;
-    held_for_others(&site, &HELD).await?;
+    waits_for_others(&site, &HELD).await?;
     // A hub that starts anew says the same.
     site.hub.stop().await?;
     site.resume_hub().await?;
-    held_for_others(&site, &HELD).await?;
+    waits_for_others(&site, &HELD).await?;
     for (kind, name) in [(NAMESPACE, "shop"), (DEFINITION, "things.test.example")] {
         let object = api_cluster(&site.local, kind.0, kind.1).get(name).await?;
         assert!(object.metadata.deletion_timestamp.is_none(), "{object:?}");
@@ -299,12 +299,12 @@ async fn what_holds_things_of_others_stays_until_they_are_gone() -> Result<()> {
 }
 
 async fn applied_cluster(site: &Site, object: &str) -> Result<()> {
-    let look = |report: &Value| report["progress"] == "Applied";
-    shows_cluster(&site.space, CLUSTER_REPORT, &format!("{object}.east"), "it to be applied", look).await
+    let check = |report: &Value| report["progress"] == "Applied";
+    shows_cluster(&site.space, CLUSTER_REPORT, &format!("{object}.east"), "it to be applied", check).await
 }
 
 /// Waits until each removal is reported as held for what is in it, by report and rollup.
-async fn held_for_others(site: &Site, held: &[(&str, &str)]) -> Result<()> {
+async fn waits_for_others(site: &Site, held: &[(&str, &str)]) -> Result<()> {
     for (object, content) in held {
         let says = |said: &Value| {
             said["reason"] == "NotEmpty" && said["message"].as_str().is_some_and(|message| message.contains(content))

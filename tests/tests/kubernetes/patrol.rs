@@ -185,7 +185,7 @@ impl Watchless {
                     | Effect::UnknownToHub
                     | Effect::Thaw
                     | Effect::KeepSession { .. }
-                    | Effect::ReadHome
+                    | Effect::ReadStoredSession
                     | Effect::Replaced { .. } => panic!("nobody asked for it"),
                 }
             }

@@ -13,7 +13,7 @@ use crate::objects::{CONFIG, NAMESPACE, apply, config, deployment, gone, shows, 
 use crate::site::{CONFIG_MAPS, Site, namespace, of_app, placed};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_stops_matching_goes_and_comes_back_when_it_matches_again() -> Result<()> {
+async fn an_object_that_stops_matching_is_removed_and_recreated_when_it_matches_again() -> Result<()> {
     let assets = require_kubernetes!();
     let site = Site::start(&assets).await?;
     site.place("web", CONFIG_MAPS, json!({})).await?;
@@ -39,7 +39,7 @@ async fn what_stops_matching_goes_and_comes_back_when_it_matches_again() -> Resu
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_another_placement_asks_for_stays_as_it_is() -> Result<()> {
+async fn an_object_that_another_placement_selects_is_unchanged() -> Result<()> {
     let assets = require_kubernetes!();
     let site = Site::start(&assets).await?;
     let mut both = config("both", "1");
@@ -92,8 +92,8 @@ async fn labels_of_the_namespace_and_of_the_target_decide_too() -> Result<()> {
     for name in ["web", "witness"] {
         gone(&site.local, CONFIG, name).await?;
     }
-    let look = |object: &serde_json::Value| object["metadata"]["deletionTimestamp"].is_null();
-    shows_cluster(&site.local, NAMESPACE, "shop", "the namespace", look).await?;
+    let check = |object: &serde_json::Value| object["metadata"]["deletionTimestamp"].is_null();
+    shows_cluster(&site.local, NAMESPACE, "shop", "the namespace", check).await?;
     site.retier("shop").await?;
     for name in ["web", "witness"] {
         shows(&site.local, CONFIG, name, "what the target is given again", |_| true).await?;

@@ -155,7 +155,7 @@ async fn change_of_a_field_policy_changes_hands_and_no_value() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_source_drops_is_gone_however_it_came() -> Result<()> {
+async fn a_field_that_the_source_drops_is_removed_however_it_was_set() -> Result<()> {
     let assets = require_kubernetes!();
     let site = Site::start(&assets).await?;
     apply(&site.local, namespace()).await?;
@@ -241,7 +241,7 @@ async fn rival(site: &Site, data: Value) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_left_to_another_manager_stays_told_until_it_is_let_go() -> Result<()> {
+async fn a_field_left_to_another_manager_is_reported_until_it_is_released() -> Result<()> {
     let assets = require_kubernetes!();
     let directory = Scratch::new("left")?;
     let audit = Audit::new(&directory)?;
@@ -338,7 +338,7 @@ async fn replicas_are_an_autoscalers_where_there_is_one() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_changed_is_reported_or_created_again() -> Result<()> {
+async fn an_immutable_change_is_reported_or_the_object_recreated() -> Result<()> {
     let assets = require_kubernetes!();
     let site = Site::start(&assets).await?;
     let claim = |class: &str| {
@@ -454,8 +454,8 @@ async fn rules_of_an_aggregated_role_are_its_controllers() -> Result<()> {
     site.place("web", &[("rbac.authorization.k8s.io", "clusterroles")], json!({})).await?;
     apply(&site.space, role("web", &["app"], json!({"rules": rule("secrets")}))).await?;
     let local = api_cluster(&site.local, CLUSTER_ROLE.0, CLUSTER_ROLE.1);
-    let shows = async |what: &str, look: &(dyn Fn(&Value) -> bool + Sync)| {
-        shows_cluster(&site.local, CLUSTER_ROLE, "web", what, look).await
+    let shows = async |what: &str, check: &(dyn Fn(&Value) -> bool + Sync)| {
+        shows_cluster(&site.local, CLUSTER_ROLE, "web", what, check).await
     };
     let managers = async || {
         let role = local.get("web").await?;
@@ -534,7 +534,7 @@ async fn addresses_of_a_service_are_its_targets_unless_it_asks_to_keep_them() ->
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn job_runs_once_under_a_selector_of_the_targets_own() -> Result<()> {
     let assets = require_kubernetes!();
-    let mut site = Site::at_home(&assets).await?;
+    let mut site = Site::with_own_namespace(&assets).await?;
     // As copied from another cluster, whose controller had labelled it.
     let foreign = json!({"batch.kubernetes.io/controller-uid": "another", "batch.kubernetes.io/job-name": "once"});
     let job = |backoff: i64| {
@@ -592,7 +592,7 @@ async fn runs_out_unseen(site: &mut Site) -> Result<()> {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn job_that_ends_and_is_collected_while_its_agent_is_away_runs_again_as_another_alone() -> Result<()> {
     let assets = require_kubernetes!();
-    let mut site = Site::at_home(&assets).await?;
+    let mut site = Site::with_own_namespace(&assets).await?;
     let job = |label: &str, image: &str| {
         json!({
             "apiVersion": "batch/v1", "kind": "Job",
@@ -631,7 +631,7 @@ async fn job_that_ends_and_is_collected_while_its_agent_is_away_runs_again_as_an
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_created_once_goes_as_the_policy_of_its_last_day_says() -> Result<()> {
+async fn a_create_only_object_is_pruned_by_its_last_policy() -> Result<()> {
     let assets = require_kubernetes!();
     let site = Site::start(&assets).await?;
     site.place("web", CONFIG_MAPS, json!({"mode": "CreateOnly"})).await?;

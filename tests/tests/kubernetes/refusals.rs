@@ -13,7 +13,7 @@ use crate::site::{CONFIG_MAPS, REPORT, Site, of_app};
 
 const PLACEMENT: (&str, &str) = ("tideline.dev/v1alpha1", "Placement");
 /// Somebody else's definition is no object of ours, so only the agent's next check for the kind finds it: every 30 s.
-const NEXT_LOOK: Duration = Duration::from_mins(1);
+const NEXT_CHECK: Duration = Duration::from_mins(1);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn kind_that_the_target_lacks_fails_alone_until_it_is_installed() -> Result<()> {
@@ -37,7 +37,7 @@ async fn kind_that_the_target_lacks_fails_alone_until_it_is_installed() -> Resul
     .await?;
 
     apply(&site.local, definition()).await?;
-    eventually_ok(NEXT_LOOK, "the object, once its kind is there", async || site.local(THING, "one").await.map(drop))
+    eventually_ok(NEXT_CHECK, "the object, once its kind is there", async || site.local(THING, "one").await.map(drop))
         .await?;
     site.reported("thing.test.example.one", "Applied", None).await
 }

@@ -38,9 +38,9 @@ async fn says(site: &Site, held: u64, restored: bool) -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_restored_from_a_backup_is_held_until_a_person_releases_it_or_approves_its_deletion() -> Result<()> {
+async fn an_object_restored_from_a_backup_is_held_until_a_person_releases_it_or_approves_its_deletion() -> Result<()> {
     let (assets, binaries) = (require_kubernetes!(), require_binaries!());
-    let mut site = Site::at_home(&assets).await?;
+    let mut site = Site::with_own_namespace(&assets).await?;
     site.agent.stop().await?;
     site.agent.patrol = PATROL;
     site.agent.resume();

@@ -93,8 +93,8 @@ async fn a_space_can_do_no_more_at_a_target_than_its_account() -> Result<()> {
     assert!(own.iter().all(|request| harmless(&request.verb) || refused(request)), "{own:?}");
     // The namespace that the account may not create: the agent saw that it exists. One request was for the identity of the
     // cluster.
-    let looks = own.iter().filter(|request| request.verb == "get" && request.resource == "namespaces");
-    assert!(looks.count() > 1, "{own:?}");
+    let reads = own.iter().filter(|request| request.verb == "get" && request.resource == "namespaces");
+    assert!(reads.count() > 1, "{own:?}");
     let retail = requests(&format!("system:serviceaccount:{ACCOUNT}:retail"))?;
     for verb in ["create", "patch", "delete"] {
         let done = |code: Option<u64>| code.is_some_and(|code| code < 300);

@@ -44,7 +44,7 @@ async fn definition_and_its_object_in_one_set_both_converge() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_there_before_is_taken_over_only_as_its_policy_says() -> Result<()> {
+async fn a_pre_existing_object_is_taken_over_only_as_the_policy_says() -> Result<()> {
     let assets = require_kubernetes!();
     let site = Site::start(&assets).await?;
     apply(&site.local, namespace()).await?;
@@ -98,7 +98,7 @@ async fn what_was_there_before_is_taken_over_only_as_its_policy_says() -> Result
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_others_put_on_a_custom_resource_stays_when_it_is_taken_over() -> Result<()> {
+async fn fields_of_others_on_a_custom_resource_stay_when_it_is_taken_over() -> Result<()> {
     let assets = require_kubernetes!();
     let site = Site::start(&assets).await?;
     apply(&site.local, namespace()).await?;
@@ -217,7 +217,7 @@ async fn replaced_source_or_placement_replaces_nothing_at_the_target() -> Result
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_what_is_meant_for_targets_travels() -> Result<()> {
+async fn only_fields_meant_for_targets_are_sent() -> Result<()> {
     let assets = require_kubernetes!();
     let site = Site::start(&assets).await?;
     apply(&site.space, config("owner", "1")).await?;
@@ -252,7 +252,7 @@ async fn only_what_is_meant_for_targets_travels() -> Result<()> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_need_not_be_written_is_not() -> Result<()> {
+async fn needless_writes_are_not_made() -> Result<()> {
     const LIMITS: (&str, &str) = ("v1", "LimitRange");
     let assets = require_kubernetes!();
     let site = Site::start(&assets).await?;

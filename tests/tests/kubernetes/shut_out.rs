@@ -22,7 +22,7 @@ const NAMES: [&str; 3] = ["web-0", "web-1", "web-2"];
 
 /// A site with three ConfigMaps.
 async fn at_work(assets: &tideline_tests::kubernetes::Assets) -> Result<Site> {
-    let site = Site::at_home(assets).await?;
+    let site = Site::with_own_namespace(assets).await?;
     for name in NAMES {
         apply(&site.space, of_app("web", config(name, "1"))).await?;
     }

@@ -44,10 +44,10 @@ impl Site {
     }
 
     /// The agent keeps its identity in the cluster.
-    pub(crate) async fn at_home(assets: &Assets) -> Result<Self> {
-        let home = OwnNamespace { namespace: Some("default".to_owned()), ..OwnNamespace::default() };
+    pub(crate) async fn with_own_namespace(assets: &Assets) -> Result<Self> {
+        let own_namespace = OwnNamespace { namespace: Some("default".to_owned()), ..OwnNamespace::default() };
         let options = ClusterOptions { controller_manager: true, ..ClusterOptions::default() };
-        Self::begin(assets, options, Some(home), None).await
+        Self::begin(assets, options, Some(own_namespace), None).await
     }
 
     /// With an agent that has just the rights of these rules of RBAC.
@@ -58,7 +58,7 @@ impl Site {
     async fn begin(
         assets: &Assets,
         options: ClusterOptions,
-        home: Option<OwnNamespace>,
+        own_namespace: Option<OwnNamespace>,
         rules: Option<Value>,
     ) -> Result<Self> {
         let options = ClusterOptions { name: "east".to_owned(), ..options };
@@ -74,8 +74,8 @@ impl Site {
             access["users"][0]["user"] = json!({"token": token.trim()});
         }
         std::fs::write(&kubeconfig, access.to_string())?;
-        let agent = match home {
-            Some(home) => hub.agent_with_own_namespace("east", &kubeconfig, home).await?,
+        let agent = match own_namespace {
+            Some(own_namespace) => hub.agent_with_own_namespace("east", &kubeconfig, own_namespace).await?,
             None => hub.agent("east", &[("tier", "shop")], &kubeconfig, None).await?,
         };
         let (root, space) = (hub.client("root").await?, hub.client("default").await?);

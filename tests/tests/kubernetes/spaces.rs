@@ -62,12 +62,12 @@ async fn advance(source: &mut ClusterSource, index: &mut Index) -> Result<Source
     Ok(event)
 }
 
-/// Reads until a change of the index satisfies `look`.
-async fn until<T>(source: &mut ClusterSource, index: &mut Index, look: impl Fn(&Change) -> Option<T>) -> Result<T> {
+/// Reads until a change of the index satisfies `check`.
+async fn until<T>(source: &mut ClusterSource, index: &mut Index, check: impl Fn(&Change) -> Option<T>) -> Result<T> {
     let reading = async {
         loop {
             advance(source, index).await?;
-            if let Some(found) = index.drain(Monotonic::START).iter().find_map(&look) {
+            if let Some(found) = index.drain(Monotonic::START).iter().find_map(&check) {
                 return anyhow::Ok(found);
             }
         }

@@ -39,7 +39,7 @@ impl Site {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_change_takes_from_everywhere_stays_until_a_person_approves() -> Result<()> {
+async fn a_change_that_unassigns_too_much_is_held_until_a_person_approves() -> Result<()> {
     let assets = require_kubernetes!();
     let mut site = Site::start(&assets).await?;
     for (app, count) in [("few", 3), ("many", MANY)] {

@@ -4,7 +4,7 @@
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Room {
     /// Files and folders, from the root of the tree.
-    pub(crate) places: Vec<String>,
+    pub(crate) paths: Vec<String>,
     /// Those of them, or modules in them, of which the rule says that they are pure.
     pub(crate) pure: Vec<String>,
 }
@@ -18,19 +18,19 @@ pub(crate) fn rooms(text: &str) -> Vec<Room> {
 fn room(line: &str) -> Option<Room> {
     let cells: Vec<&str> = line.strip_prefix('|')?.strip_suffix('|')?.split('|').map(str::trim).collect();
     let [folder, _, rule] = cells.as_slice() else { return None };
-    let places: Vec<String> = quoted(folder).flat_map(expand).collect();
-    if places.is_empty() {
+    let paths: Vec<String> = quoted(folder).flat_map(expand).collect();
+    if paths.is_empty() {
         return None;
     }
     let mut pure = Vec::new();
     for clause in rule.split([';', ',']).map(str::trim) {
         if clause.starts_with("pure") {
-            pure.extend(places.iter().cloned());
+            pure.extend(paths.iter().cloned());
         } else if clause.split(' ').any(|word| word == "pure") {
-            pure.extend(quoted(clause).flat_map(|name| places.iter().map(move |place| format!("{place}/{name}"))));
+            pure.extend(quoted(clause).flat_map(|name| paths.iter().map(move |path| format!("{path}/{name}"))));
         }
     }
-    Some(Room { places, pure })
+    Some(Room { paths, pure })
 }
 
 /// The text between backquotes.
@@ -39,10 +39,10 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// `a/{b,c}.rs` is `a/b.rs` and `a/c.rs`; a folder may end with a slash.
-fn expand(place: &str) -> Vec<String> {
-    match place.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
+fn expand(path: &str) -> Vec<String> {
+    match path.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
         Some((before, (names, after))) => names.split(',').map(|name| format!("{before}{name}{after}")).collect(),
-        None => vec![place.trim_end_matches('/').to_owned()],
+        None => vec![path.trim_end_matches('/').to_owned()],
     }
 }
 
@@ -54,9 +54,9 @@ mod tests {
     fn rooms_and_what_is_pure_of_them_are_read() {
         let text = "## Rooms\n\n| folder | what | rule |\n|---|---|---|\n| `a/{b,c}.rs`, `d/` | it | pure, and small |\n\
                     | `e` | them | `f` and `g` are pure; `h` is not |\n| `i` | that | |\n\n## Next\n| `x` | y | pure |\n";
-        let room = |places: &[&str], pure: &[&str]| Room {
-            places: places.iter().map(|place| (*place).to_owned()).collect(),
-            pure: pure.iter().map(|place| (*place).to_owned()).collect(),
+        let room = |paths: &[&str], pure: &[&str]| Room {
+            paths: paths.iter().map(|path| (*path).to_owned()).collect(),
+            pure: pure.iter().map(|path| (*path).to_owned()).collect(),
         };
         assert_eq!(
             rooms(text),

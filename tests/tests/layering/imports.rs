@@ -28,9 +28,9 @@ pub(crate) fn circles(root: &str, sources: &[Source]) -> Vec<String> {
         }
     }
     let circle = |(folder, graph): (&Vec<&str>, &Graph)| {
-        let place = [root].iter().chain(folder).copied().collect::<Vec<_>>().join("/");
+        let path = [root].iter().chain(folder).copied().collect::<Vec<_>>().join("/");
         let circle = circle(graph)?;
-        Some(format!("{place}: {}", circle.join(" -> ")))
+        Some(format!("{path}: {}", circle.join(" -> ")))
     };
     graphs.iter().filter_map(circle).collect()
 }

@@ -121,7 +121,7 @@ fn packages_depend_only_downwards() {
 #[test]
 fn every_room_of_the_architecture_exists() {
     let rooms = rooms();
-    let missing = rooms.iter().flat_map(|room| &room.places).filter(|place| !exists(place));
+    let missing = rooms.iter().flat_map(|room| &room.paths).filter(|path| !exists(path));
     report("rooms in ARCHITECTURE.md that do not exist", &missing.cloned().collect::<Vec<_>>());
 }
 
@@ -129,10 +129,10 @@ fn every_room_of_the_architecture_exists() {
 fn pure_modules_name_nothing_impure() {
     let sources = sources();
     let rooms = rooms();
-    let said = rooms.iter().flat_map(|room| &room.pure).map(|place| place.trim_end_matches(".rs"));
+    let said = rooms.iter().flat_map(|room| &room.pure).map(|path| path.trim_end_matches(".rs"));
     let pure: Vec<&str> = PURE.iter().copied().chain(said).collect();
-    let missing = pure.iter().filter(|place| !sources.iter().any(|source| is_within(source, &[*place])));
-    let mut faults: Vec<_> = missing.map(|place| format!("{place} does not exist")).collect();
+    let missing = pure.iter().filter(|path| !sources.iter().any(|source| is_within(source, &[*path])));
+    let mut faults: Vec<_> = missing.map(|path| format!("{path} does not exist")).collect();
     for source in sources.iter().filter(|source| !source.is_test() && is_within(source, &pure)) {
         for path in IMPURE {
             faults.extend(source.naming(path).map(|line| format!("{}:{line} names {path}", source.name)));
@@ -146,7 +146,7 @@ fn pure_modules_name_nothing_impure() {
 }
 
 #[test]
-fn a_vendor_is_named_in_one_place() {
+fn a_vendor_is_named_in_one_module() {
     let mut faults = Vec::new();
     let sources = sources();
     for vendor in VENDORS {
@@ -155,9 +155,9 @@ fn a_vendor_is_named_in_one_place() {
         for source in naming.iter().filter(|source| !is_within(source, vendor.within)) {
             faults.push(format!("{} names {}", source.name, vendor.name));
         }
-        for place in vendor.within {
+        for path in vendor.within {
             let files: Vec<&str> =
-                naming.iter().filter(|source| is_within(source, &[place])).map(|source| source.name.as_str()).collect();
+                naming.iter().filter(|source| is_within(source, &[path])).map(|source| source.name.as_str()).collect();
             if files.len() > vendor.files_max {
                 faults.push(format!("{} is named in {} files: {}", vendor.name, files.len(), files.join(", ")));
             }
@@ -213,8 +213,8 @@ fn report(what: &str, faults: &[String]) {
 }
 
 /// Whether there is such a file or folder; a module needs no suffix.
-fn exists(place: &str) -> bool {
-    root().join(place).exists() || root().join(format!("{place}.rs")).exists()
+fn exists(path: &str) -> bool {
+    root().join(path).exists() || root().join(format!("{path}.rs")).exists()
 }
 
 /// The rooms of ARCHITECTURE.md, of which there are many.
@@ -230,10 +230,8 @@ fn root() -> &'static Path {
 
 /// Whether the file is at one of the paths, or below: `a/b` stands for `a/b.rs` and all of `a/b/`; a longer file name
 /// (`a/b_c.rs`) is another module.
-fn is_within(source: &Source, places: &[&str]) -> bool {
-    places
-        .iter()
-        .any(|place| source.name.strip_prefix(place).is_some_and(|rest| rest == ".rs" || rest.starts_with('/')))
+fn is_within(source: &Source, paths: &[&str]) -> bool {
+    paths.iter().any(|path| source.name.strip_prefix(path).is_some_and(|rest| rest == ".rs" || rest.starts_with('/')))
 }
 
 /// Reads the package's dependencies, less those for tests and builds. A package that does not exist has none.

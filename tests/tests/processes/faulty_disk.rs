@@ -60,12 +60,12 @@ impl FaultyDisk {
         Ok(Self { dir })
     }
 
-    /// What a process is started with to meet it below `place`.
-    fn environment(&self, place: &Path) -> Vec<(&'static str, OsString)> {
+    /// What a process is started with to meet it below `path`.
+    fn environment(&self, path: &Path) -> Vec<(&'static str, OsString)> {
         vec![
             ("LD_PRELOAD", self.dir.join("faulty_disk.so").into()),
             ("TIDELINE_FAULTS", self.dir.path().into()),
-            ("TIDELINE_FAULTY", place.into()),
+            ("TIDELINE_FAULTY", path.into()),
         ]
     }
 
@@ -90,15 +90,15 @@ impl FaultyDisk {
 }
 
 /// A site whose agent kept its cluster before its disk was replaced by a faulty one, stopped.
-async fn stopped(binaries: &Binaries, place: impl FnOnce(PathBuf) -> PathBuf) -> Result<(Site, FaultyDisk)> {
+async fn stopped(binaries: &Binaries, path: impl FnOnce(PathBuf) -> PathBuf) -> Result<(Site, FaultyDisk)> {
     let disk = FaultyDisk::built().await?;
     let mut site = Site::start(binaries).await?;
     site.hub.place_config_maps().await?;
     site.delivers("before").await?;
     site.agent.process.terminate()?;
     site.agent.process.wait(SOON).await?;
-    let place = place(site.agent.data_dir());
-    site.agent.environ(disk.environment(&place));
+    let path = path(site.agent.data_dir());
+    site.agent.environ(disk.environment(&path));
     Ok((site, disk))
 }
 

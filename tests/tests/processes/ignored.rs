@@ -6,7 +6,7 @@ use tideline_tests::require_binaries;
 use crate::harness::{SOON, Site};
 
 #[tokio::test]
-async fn what_is_set_for_nothing_is_said_to_be_ignored_once() -> Result<()> {
+async fn a_setting_without_effect_is_logged_once_as_ignored() -> Result<()> {
     let binaries = require_binaries!();
     let mut site = Site::start(&binaries).await?;
     site.hub.place_config_maps().await?;

@@ -50,7 +50,7 @@ async fn versions(cluster: &EmbeddedCluster) -> Result<BTreeMap<String, (Option<
 }
 
 #[tokio::test]
-async fn another_replica_takes_over_what_the_leader_left_and_touches_nothing() -> Result<()> {
+async fn another_replica_takes_over_from_the_leader_and_rewrites_nothing() -> Result<()> {
     let binaries = require_binaries!();
     let scratch = Scratch::new("cluster")?;
     let cluster = EmbeddedCluster::start(scratch.path(), "cluster").await?;

@@ -39,7 +39,7 @@ pub(crate) struct Thief {
     target: String,
     cluster: String,
     /// The stored session that was stolen with it.
-    home: SessionName,
+    persisted: SessionName,
     numbers: RunNumbers,
     sent: u64,
     wire: SendRequest<Full<Bytes>>,
@@ -58,7 +58,7 @@ impl Thief {
             key: SigningKey::from_seed(*seed.as_bytes()),
             target: text(&identity["enrolled"]["target"])?,
             cluster: text(&identity["cluster"])?,
-            home: serde_json::from_value(identity["session"].clone())?,
+            persisted: serde_json::from_value(identity["session"].clone())?,
             numbers: RunNumbers::default(),
             sent: 0,
             wire,
@@ -149,8 +149,8 @@ impl Thief {
     pub(crate) async fn opens(&mut self) -> Result<SessionName> {
         let mut request = SessionRequest {
             instance: Instance { id: InstanceId(77), host: "elsewhere".to_owned() },
-            home: self.home,
-            last: self.home.number,
+            persisted: self.persisted,
+            last: self.persisted.number,
             capabilities: Capabilities::all(),
             ..SessionRequest::default()
         };

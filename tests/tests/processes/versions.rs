@@ -31,8 +31,8 @@ async fn an_agent_whose_identity_is_newer_stays_up_frozen_and_goes_on_when_it_ca
     let scratch = Scratch::new("versions")?;
     let hub = Hub::start().await?;
     let cluster = EmbeddedCluster::start(scratch.path(), "store").await?;
-    let home = OwnNamespace { namespace: Some("default".to_owned()), ..OwnNamespace::default() };
-    let mut agent = hub.agent_with_own_namespace("store", cluster.kubeconfig(), home).await?;
+    let own_namespace = OwnNamespace { namespace: Some("default".to_owned()), ..OwnNamespace::default() };
+    let mut agent = hub.agent_with_own_namespace("store", cluster.kubeconfig(), own_namespace).await?;
     let is = async |agent: &tideline_tests::fleet::Agent, wanted: &str| {
         eventually_ok(SOON, wanted, async || {
             let said = agent.readiness().await?;

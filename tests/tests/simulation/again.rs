@@ -12,7 +12,7 @@ use crate::{PLAIN, SEEDS, SETTLING, each_seed};
 const DONE: u64 = 40_000;
 
 #[test]
-fn what_is_taken_out_again_goes_again_whichever_acknowledgement_is_lost() {
+fn an_object_unassigned_again_is_removed_again_whichever_acknowledgement_is_lost() {
     each_seed(SEEDS, |_| PLAIN, assigned_again);
 }
 

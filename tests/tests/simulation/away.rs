@@ -72,7 +72,7 @@ fn end(away: &mut World, seeing: &mut World) {
 /// What is gone stays gone, for people may have wanted that; but a create-only object that was unassigned and assigned again
 /// is created anew.
 #[test]
-fn what_is_made_once_is_there_where_it_is_at_one_that_saw_every_step() {
+fn a_create_only_object_ends_as_at_an_agent_that_saw_every_step() {
     each_seed(SEEDS, |_| PLAIN, both_once);
 }
 
@@ -110,7 +110,7 @@ fn both_once(away: &mut World) {
     for key in NAMES.map(place) {
         let there = |world: &World| match standing(world, &key) {
             Standing::Ours { source, .. } => Some(source),
-            Standing::Nothing | Standing::LetGo => None,
+            Standing::Nothing | Standing::Orphaned => None,
         };
         assert_eq!(there(&*away), there(&seeing), "{key}, at one that was away and at one that saw every step");
     }
@@ -199,7 +199,7 @@ impl Change {
 enum Standing {
     Nothing,
     /// It was ours once.
-    LetGo,
+    Orphaned,
     Ours {
         source: Uid,
         input: Option<Digest>,
@@ -210,14 +210,14 @@ enum Standing {
 
 fn standing(world: &World, key: &ObjectKey) -> Standing {
     let Some(local) = world.cluster.objects.get(key) else { return Standing::Nothing };
-    let Some(mark) = &local.mark else { return Standing::LetGo };
+    let Some(mark) = &local.mark else { return Standing::Orphaned };
     Standing::Ours { source: mark.source.uid.clone(), input: local.input, prune: mark.prune, origin: mark.origin }
 }
 
 /// What happened to objects in the view of the one agent, and what the other had under their keys by then.
 #[derive(Default)]
 struct Seen {
-    let_go: BTreeMap<ObjectKey, BTreeSet<Uid>>,
+    orphaned: BTreeMap<ObjectKey, BTreeSet<Uid>>,
     /// What the other may have been told to delete, and deletes when its API server permits, whatever it has not heard since.
     deleted: BTreeSet<Uid>,
     /// The object under the key was recreated since one was orphaned.
@@ -232,15 +232,15 @@ impl Seen {
             let there = away.cluster.objects.get(&key).map(|local| local.uid.clone());
             let before = self.last.insert(key.clone(), now.clone());
             match now {
-                Standing::LetGo if before.is_some_and(|before| before != Standing::LetGo) => {
-                    self.let_go.entry(key).or_default().extend(there);
+                Standing::Orphaned if before.is_some_and(|before| before != Standing::Orphaned) => {
+                    self.orphaned.entry(key).or_default().extend(there);
                 }
                 Standing::Nothing => {
-                    self.let_go.remove(&key);
+                    self.orphaned.remove(&key);
                     self.deleted.extend(there);
                     self.anew.insert(key);
                 }
-                Standing::LetGo | Standing::Ours { .. } => {}
+                Standing::Orphaned | Standing::Ours { .. } => {}
             }
         }
     }
@@ -248,16 +248,18 @@ impl Seen {
     fn compare(&self, key: &ObjectKey, seeing: &World, away: &World) {
         let (saw, missed) = (standing(seeing, key), standing(away, key));
         let uid = away.cluster.objects.get(key).map(|local| &local.uid);
-        let let_go = self.let_go.get(key);
+        let orphaned = self.orphaned.get(key);
         // It had the object that the other orphaned; or it had none by then, and may have created one since.
-        let had = uid.is_some_and(|uid| let_go.is_some_and(|let_go| let_go.contains(uid)));
+        let had = uid.is_some_and(|uid| orphaned.is_some_and(|orphaned| orphaned.contains(uid)));
         // It was adopted, and then assigned under a policy that may not adopt. An agent that heard of the latter alone leaves
         // it as it is.
         let may_adopt = assigned(seeing, key).is_none_or(|policy| policy.takeover != Takeover::Never);
         let same = match (&saw, &missed) {
-            (Standing::Ours { origin: Origin::Adopted, .. }, Standing::LetGo) if !may_adopt => had,
-            (Standing::LetGo, Standing::Nothing) => let_go.is_none_or(|let_go| let_go.is_subset(&self.deleted)),
-            (Standing::LetGo, Standing::Ours { .. }) => !had && assigned(seeing, key).is_some(),
+            (Standing::Ours { origin: Origin::Adopted, .. }, Standing::Orphaned) if !may_adopt => had,
+            (Standing::Orphaned, Standing::Nothing) => {
+                orphaned.is_none_or(|orphaned| orphaned.is_subset(&self.deleted))
+            }
+            (Standing::Orphaned, Standing::Ours { .. }) => !had && assigned(seeing, key).is_some(),
             (
                 Standing::Ours { source, input, prune, origin },
                 Standing::Ours { source: its_source, input: its_input, prune: its_prune, origin: its_origin },
@@ -274,7 +276,7 @@ impl Seen {
         };
         assert!(
             same,
-            "{key} is {missed:?}, and was it seen at each step, {saw:?}; let go of: {let_go:?}, here: {uid:?}"
+            "{key} is {missed:?}, and was it seen at each step, {saw:?}; let go of: {orphaned:?}, here: {uid:?}"
         );
     }
 }

@@ -44,7 +44,7 @@ fn restart_some(world: &mut World) {
 }
 
 #[test]
-fn of_two_agents_with_one_identity_the_holder_keeps_its_place_until_a_person_says_otherwise() {
+fn of_two_agents_with_one_identity_the_holder_stays_until_a_person_accepts_the_other() {
     each_seed(
         SEEDS,
         |_| Scenario { loses_journal: false, ..PLAIN },
@@ -83,7 +83,7 @@ fn of_two_agents_with_one_identity_the_holder_keeps_its_place_until_a_person_say
 /// The original's machine is gone, and nobody says anything: after a day of its silence the copy becomes the holder, however
 /// often the hub restarts meanwhile.
 #[test]
-fn the_place_of_a_holder_that_is_gone_is_free_after_a_day_in_which_the_hub_ran() {
+fn a_vanished_holder_is_replaced_after_a_day_in_which_the_hub_ran() {
     each_seed(
         SEEDS,
         |_| Scenario { loses_journal: false, ..PLAIN },

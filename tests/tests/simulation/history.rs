@@ -24,7 +24,7 @@ pub(crate) type CommitNumber = u64;
 enum Intent {
     Keeps(Uid),
     /// The object is to stay, without our mark.
-    LetsGo,
+    Orphans,
     Empties,
 }
 
@@ -69,12 +69,12 @@ impl History {
         let gone = gone.map(|Unassignment { tombstone: Tombstone { key, source }, policy, at: _ }| {
             ((key, source), policy.approve_deletions, policy.prune_adopted)
         });
-        for (place, approve_deletions, prune_adopted) in placed.chain(gone) {
+        for (removal, approve_deletions, prune_adopted) in placed.chain(gone) {
             if approve_deletions == ApproveDeletions::InAdvance {
-                self.approved_in_advance.insert(place.clone());
+                self.approved_in_advance.insert(removal.clone());
             }
             if prune_adopted == PruneAdopted::AsCreated {
-                self.pruned_as_created.insert(place);
+                self.pruned_as_created.insert(removal);
             }
         }
         self.commits += 1;
@@ -97,12 +97,12 @@ impl History {
         if !changed.is_empty() {
             let page = view.page(None, None, 1_000);
             let tombstones = page.into_iter().flat_map(|page| page.tombstones);
-            let let_go: BTreeSet<_> =
-                tombstones.filter(|gone| gone.policy.lets_go()).map(|gone| gone.tombstone.key).collect();
+            let orphaned: BTreeSet<_> =
+                tombstones.filter(|gone| gone.policy.orphans()).map(|gone| gone.tombstone.key).collect();
             for key in changed {
                 let intent = match self.assigned.get(&key) {
                     Some(source) => Intent::Keeps(source.clone()),
-                    None if let_go.contains(&key) => Intent::LetsGo,
+                    None if orphaned.contains(&key) => Intent::Orphans,
                     None => Intent::Empties,
                 };
                 self.intents.entry(key).or_default().insert(self.commits, intent);
@@ -160,7 +160,7 @@ impl History {
     /// Whether a person approved that the last source assigned there is removed: that counts for its key, whatever has it.
     pub(crate) fn is_place_approved(&self, key: &ObjectKey) -> bool {
         let since = self.newest_known(key).map_or(0, |(commit, _)| *commit);
-        self.approved.iter().any(|((place, _), at)| place == key && *at >= since)
+        self.approved.iter().any(|((removal, _), at)| removal == key && *at >= since)
     }
 
     /// No approval is sent for a key to which a hub that has these commits assigned anything since it was given.

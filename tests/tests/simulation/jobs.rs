@@ -60,7 +60,7 @@ fn a_job_that_neither_hub_nor_agent_remembers_waits_for_its_release() {
 
 /// It ends, and is removed, while the agent is cut off from the hub, which had unassigned it before.
 #[test]
-fn what_the_hub_hears_of_a_job_with_its_removal_outlives_the_journal() {
+fn a_terminal_fact_reported_with_a_removal_outlives_the_journal() {
     each_seed(
         10,
         |_| PLAIN,

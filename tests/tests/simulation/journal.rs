@@ -21,7 +21,7 @@ pub(crate) struct Journal {
     /// The addresses of the hub in the identity.
     pub(crate) addresses: Addresses,
     /// The session that is stored.
-    pub(crate) home: SessionName,
+    pub(crate) persisted: SessionName,
     /// What the identity keeps of the sets that were accepted.
     floor: Option<Attested>,
     pub(crate) accepted: Option<Attested>,
@@ -124,7 +124,7 @@ impl Journal {
 
     /// Whether an object was due for orphaning under the key, before the present entry.
     pub(crate) fn is_overtaken(&self, key: &ObjectKey) -> bool {
-        let says = |policy: &RemovalPolicy| matches!(policy, RemovalPolicy::Tombstone(policy) if policy.lets_go());
+        let says = |policy: &RemovalPolicy| matches!(policy, RemovalPolicy::Tombstone(policy) if policy.orphans());
         self.removing.iter().any(|(tombstone, policy)| tombstone.key == *key && says(policy))
     }
 
@@ -143,8 +143,8 @@ impl Journal {
 
     /// Everything is lost but the identity, which is stored elsewhere.
     pub(crate) fn lose(&mut self) {
-        let Self { identity, formers, inherited, addresses, home, floor, .. } = std::mem::take(self);
-        *self = Self { identity, formers, inherited, addresses, home, floor, ..Self::default() };
+        let Self { identity, formers, inherited, addresses, persisted, floor, .. } = std::mem::take(self);
+        *self = Self { identity, formers, inherited, addresses, persisted, floor, ..Self::default() };
     }
 
     /// The hub says what the agent is: the identity has that before the core hears of it.
@@ -170,7 +170,7 @@ impl Journal {
             inherited: self.inherited,
             token_spent: true,
             cluster: self.identity.as_ref().map(|_| parse(CLUSTER)),
-            session: self.home,
+            session: self.persisted,
             floor: self.floor,
             accepted: self.accepted,
             history: self.history,

@@ -114,7 +114,7 @@ fn after_the_hub_was_set_back_nothing_is_deleted_for_being_absent() {
 }
 
 #[test]
-fn what_is_held_goes_when_a_person_approves_it_and_nothing_else_does() {
+fn held_removals_go_when_a_person_approves_them_and_no_others_do() {
     each_seed(
         SEEDS,
         |seed| Scenario { approves: true, fuse: SHUT, restores: seed % 3, loses_journal: false, ..PLAIN },
@@ -151,7 +151,7 @@ fn an_agent_that_lost_its_data_and_kept_its_identity_writes_nothing_again() {
 }
 
 #[test]
-fn a_cluster_out_of_service_is_emptied_or_let_go_of_and_its_agent_is_idle() {
+fn a_decommissioned_cluster_is_emptied_or_orphaned_and_its_agent_is_idle() {
     each_seed(
         SEEDS,
         |seed| Scenario { fuse: FuseLimits::default(), loses_journal: seed % 3 == 0, ..PLAIN },
@@ -170,7 +170,7 @@ fn a_cluster_out_of_service_is_emptied_or_let_go_of_and_its_agent_is_idle() {
 }
 
 #[test]
-fn whoever_is_shut_out_changes_nothing_and_goes_on_by_itself_when_the_cause_ends() {
+fn a_frozen_agent_changes_nothing_and_resumes_by_itself_when_the_cause_ends() {
     each_seed(
         SEEDS,
         |seed| Scenario { shuts_out: true, loses_journal: seed % 4 == 0, ..scenario(seed) },
@@ -188,7 +188,7 @@ fn whoever_is_shut_out_changes_nothing_and_goes_on_by_itself_when_the_cause_ends
 
 /// Checks which answers are believed and which requests are taken.
 #[test]
-fn whatever_somebody_between_them_does_each_acts_on_the_words_of_the_other_alone() {
+fn whatever_a_proxy_does_hub_and_agent_act_only_on_each_others_messages() {
     each_seed(
         SEEDS,
         // What was lost with the hub's history and the journal is of kinds that nobody knows any more.
@@ -208,7 +208,7 @@ fn whatever_somebody_between_them_does_each_acts_on_the_words_of_the_other_alone
 }
 
 #[test]
-fn nothing_that_was_kept_back_makes_a_dead_target_fresh() {
+fn no_delayed_request_makes_a_dead_target_fresh() {
     each_seed(
         SEEDS,
         |_| PLAIN,
@@ -231,7 +231,7 @@ fn nothing_that_was_kept_back_makes_a_dead_target_fresh() {
 }
 
 #[test]
-fn nothing_that_was_recorded_makes_a_dead_target_fresh() {
+fn no_replayed_request_makes_a_dead_target_fresh() {
     each_seed(
         SEEDS,
         |_| PLAIN,
@@ -275,7 +275,7 @@ fn an_agent_of_another_version_is_told_what_it_understands_and_nothing_is_delete
 
 /// An agent that was told in time finds it by itself; another needs one word from a person.
 #[test]
-fn wherever_the_hub_moves_to_its_agent_finds_it_and_nothing_else_changes() {
+fn an_agent_follows_its_hub_to_any_address_and_nothing_else_changes() {
     each_seed(
         SEEDS,
         |seed| Scenario { moves: true, loses_journal: seed % 4 == 0, ..scenario(seed) },

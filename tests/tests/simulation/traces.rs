@@ -146,7 +146,7 @@ enum Works {
 }
 
 #[test]
-fn what_a_rule_is_for_does_not_happen() {
+fn no_trace_ends_in_what_a_rule_prevents() {
     let mut failed = BTreeMap::new();
     for (name, steps) in TRACES {
         // Where somebody approves, nothing is deleted without approval.

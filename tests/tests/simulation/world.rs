@@ -106,7 +106,7 @@ enum Happening {
     SessionKept {
         run: u64,
     },
-    HomeRead {
+    StoredSessionRead {
         run: u64,
     },
     /// An operation takes effect.
@@ -497,7 +497,7 @@ impl World {
             }
             Happening::Written { run } if run == self.agent.run => self.written(),
             Happening::SessionKept { run } if run == self.agent.run => self.session_kept(),
-            Happening::HomeRead { run } if run == self.agent.run => self.home_read(),
+            Happening::StoredSessionRead { run } if run == self.agent.run => self.stored_session_read(),
             Happening::Lands { run, id } if run == self.agent.run => self.operation_lands(id),
             Happening::Ends { run, id, result } if run == self.agent.run => {
                 self.note(|| format!("agent: {id:?} ended: {result:?}"));
@@ -540,7 +540,7 @@ impl World {
             | Happening::AgentTimer { .. }
             | Happening::Written { .. }
             | Happening::SessionKept { .. }
-            | Happening::HomeRead { .. }
+            | Happening::StoredSessionRead { .. }
             | Happening::Lands { .. }
             | Happening::Ends { .. }
             | Happening::Watch { .. }

@@ -254,7 +254,7 @@ async fn an_upgrade_may_begin_with_the_hub() -> Result<()> {
 }
 
 #[tokio::test]
-async fn what_went_back_and_forth_is_served_as_before() -> Result<()> {
+async fn after_an_upgrade_and_a_downgrade_everything_is_served_as_before() -> Result<()> {
     let versions = Versions::locate().await?;
     let mut site = site(&versions, Version::New).await?;
     let mut intent = Intent::new(&site).await?;

@@ -157,7 +157,7 @@ async fn both(events: &mut mpsc::Receiver<Event>, said: Said) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_waits_at_a_silent_api_server_is_lost_and_begun_anew() {
+async fn requests_to_a_silent_api_server_are_given_up_and_sent_again() {
     let server = Server::default();
     let (sender, mut events) = mpsc::channel(64);
     let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());

@@ -39,7 +39,7 @@ fn answer(path: &str, watch: bool, code: u16) -> Response<BoxBody<bytes::Bytes, 
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_can_be_listed_and_whose_watch_fails_is_listed_ever_less_often() {
+async fn a_kind_whose_watch_fails_is_listed_with_growing_pauses() {
     for code in [400, 410, 429] {
         let lists: Arc<Mutex<BTreeMap<String, usize>>> = Arc::default();
         let counted = Arc::clone(&lists);

@@ -35,7 +35,7 @@ fn autoscalers() -> Value {
 }
 
 #[tokio::test]
-async fn whoever_asks_during_a_look_shares_the_next() {
+async fn callers_during_a_list_share_the_next_one() {
     let (autoscaled, asked, permits) = server(200, autoscalers());
     let (web, other) = (deployment("web"), deployment("other"));
     let set = ObjectKey::new(GroupKind::new("apps", "StatefulSet"), "shop", "web");
@@ -59,7 +59,7 @@ async fn whoever_asks_during_a_look_shares_the_next() {
 }
 
 #[tokio::test]
-async fn what_may_not_be_asked_is_not_known_and_a_failure_is_one() {
+async fn a_forbidden_list_of_autoscalers_is_unknown_and_a_failed_one_an_error() {
     // A 404 to everything does not say that there are none.
     for (code, expected) in [(403, Some(None)), (404, None), (503, None)] {
         let (autoscaled, _, permits) = server(code, json!({"kind": "Status", "status": "Failure", "code": code}));

@@ -51,7 +51,7 @@ fn fields_that_others_took_and_changed_are_named() {
 }
 
 #[test]
-fn what_is_still_ours_is_as_it_was_applied_however_it_is_written() {
+fn a_field_that_is_still_ours_has_no_difference_however_the_server_writes_it() {
     let assigned =
         json!({"spec": {"quota": "0.5", "ports": [{"port": 80}], "tags": ["a", "b"], "none": {}, "no": null}});
     let found = json!({"spec": {"quota": "500m", "ports": [{"port": 80, "protocol": "TCP"}], "tags": ["b", "a"]}});
@@ -98,7 +98,7 @@ fn values_of_secrets_are_not_told() {
 }
 
 #[test]
-fn what_is_to_be_left_alone_is_known_field_by_field_and_by_what_was_assigned() {
+fn a_local_change_is_left_alone_per_field_and_only_for_the_value_that_was_assigned() {
     let assigned =
         json!({"metadata": {"labels": {"a/b": "1", "c": "2"}}, "data": {"x": "1", "y": "2"}, "args": ["a", "b"]});
     let found = json!({"data": {"x": "9", "y": "2"}, "args": ["a"]});

@@ -85,7 +85,7 @@ fn the_label_must_name_this_target() {
 }
 
 #[test]
-fn other_declarative_owners_are_seen() {
+fn objects_of_other_declarative_tools_are_recognised() {
     let foreign =
         |metadata: Value| decoded(&resource("", "ConfigMap", false), &metadata, Value::Null).managed_elsewhere;
     assert!(foreign(json!({"labels": {"app.kubernetes.io/managed-by": "Helm"}})));
@@ -105,7 +105,7 @@ fn listed(metadata: &Value) -> serde_json::Result<Option<ListedItem>> {
 }
 
 #[test]
-fn a_sighting_says_what_a_watch_would() {
+fn a_listed_item_decodes_like_a_watched_object() {
     let mut metadata = managed("2026-01-01T00:00:00Z", &json!({"f:data": {"f:a": {}}}));
     let more = json!({"name": "a\"b", "namespace": "shop", "uid": "u-1", "resourceVersion": "9", "generation": 4,
         "deletionTimestamp": "2026-01-01T00:00:00Z",
@@ -123,7 +123,7 @@ fn a_sighting_says_what_a_watch_would() {
 }
 
 #[test]
-fn what_cannot_be_read_of_a_sighting_is_nothing_and_not_no_owner() {
+fn an_undecodable_owner_of_a_listed_item_is_unknown_and_not_absent() {
     let metadata = json!({"name": "web", "uid": "u-1", "resourceVersion": "9", "managedFields": "none"});
     let found = listed(&metadata).expect("so far").expect("it has a name and a UID");
     assert!(found.details().is_none());

@@ -39,7 +39,7 @@ fn whole() -> Value {
 }
 
 #[test]
-fn what_is_not_applied_any_more_is_the_second_managers() {
+fn a_field_no_longer_applied_passes_to_the_second_manager() {
     let image = "$.spec.containers[?(@.name=='web')].image";
     let exempt = exempt(&[("/spec/replicas", FieldMode::Initial), (image, FieldMode::Initial)]);
     let mut sent = deployment(2, "new");
@@ -50,7 +50,7 @@ fn what_is_not_applied_any_more_is_the_second_managers() {
 }
 
 #[test]
-fn what_others_took_is_theirs_and_what_the_source_dropped_is_nobodys() {
+fn fields_taken_by_others_stay_theirs_and_fields_dropped_by_the_source_are_released() {
     let exempt = exempt(&[("/spec/replicas", FieldMode::Initial), ("/spec/paused", FieldMode::Initial)]);
     let entries = managed(&[
         ("tideline", "Apply", json!({"f:spec": {"f:containers": {}}})),
@@ -65,7 +65,7 @@ fn what_others_took_is_theirs_and_what_the_source_dropped_is_nobodys() {
 }
 
 #[test]
-fn what_is_ignored_stays_also_when_its_source_drops_it() {
+fn an_ignored_field_stays_when_its_source_drops_it() {
     let exempt = exempt(&[("/spec/paused", FieldMode::Ignored)]);
     let mut sent = deployment(2, "new");
     sent["spec"].as_object_mut().expect("a map").remove("paused");
@@ -131,7 +131,7 @@ fn a_path_that_cannot_be_read_fails_the_object() {
 }
 
 #[test]
-fn what_somebody_changed_is_left_until_its_source_is_changed() {
+fn a_local_change_is_left_until_its_source_changes_the_field() {
     let digest = |value: Value| Digest::of(value.to_string().as_bytes());
     let local = |field: &str, assigned: Value| LocalField { field: field.into(), assigned: digest(assigned) };
     let changed = [local("/spec/replicas", json!(2)), local("/spec/containers/0/image", json!("old"))];

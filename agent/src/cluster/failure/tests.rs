@@ -114,7 +114,7 @@ fn a_422_is_immutable_if_any_of_its_causes_is() {
 }
 
 #[test]
-fn other_codes_have_one_meaning_each() {
+fn every_other_status_code_has_one_reason() {
     check(400, json!({"message": "strict decoding error", "reason": "BadRequest"}), Reason::Invalid);
     check(409, json!({"message": "the object has been modified", "reason": "Conflict"}), Reason::Conflict);
     check(413, json!({"message": "Request entity too large"}), Reason::TooLarge);
@@ -175,7 +175,7 @@ fn messages_are_cut_between_characters() {
 }
 
 #[test]
-fn what_cannot_be_changed_says_what_to_set() {
+fn an_immutable_field_error_names_the_policy_to_set() {
     let failure = Failure::new(Reason::Immutable, "spec.selector: field is immutable");
     let advised = failure.clone().with_advice(Recreate::Never).message;
     assert!(advised.contains("apply.recreate to OnImmutable") && advised.ends_with("field is immutable"), "{advised}");

@@ -14,7 +14,7 @@ fn entry(manager: &str, operation: &str, fields: &Value) -> Value {
 }
 
 #[test]
-fn what_was_posted_becomes_applied() {
+fn an_update_entry_from_post_becomes_an_apply_entry() {
     let posted = json!({"f:data": {".": {}, "f:a": {}}});
     let before =
         entries(json!([entry("tideline", "Update", &posted), entry("kubectl", "Update", &json!({"f:x": {}}))]));
@@ -25,7 +25,7 @@ fn what_was_posted_becomes_applied() {
 }
 
 #[test]
-fn what_was_posted_joins_what_is_applied() {
+fn an_update_entry_from_post_is_merged_into_the_apply_entry() {
     let before = entries(json!([
         entry("tideline", "Update", &json!({"f:data": {".": {}, "f:a": {}}})),
         entry("tideline", "Apply", &json!({"f:data": {"f:b": {}}})),
@@ -96,7 +96,7 @@ fn fields_are_found_in_a_set_by_their_keys() {
 }
 
 #[test]
-fn what_is_ours_is_divided_between_our_managers_and_back() {
+fn our_fields_are_split_between_our_managers_and_joined_again() {
     let all = json!({"f:spec": {"f:replicas": {}, "f:paused": {}}});
     let replicas = json!({"f:spec": {"f:replicas": {}}});
     let paused = json!({"f:spec": {"f:paused": {}}});
@@ -160,7 +160,7 @@ fn set() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn what_is_subtracted_is_gone_and_the_rest_comes_back(a in set(), b in set()) {
+    fn subtracting_a_field_set_removes_it_and_keeps_the_rest(a in set(), b in set()) {
         prop_assert_eq!(subtract(&a, &a), None);
         let mut both = a.clone();
         unite(&mut both, &b);

@@ -104,7 +104,7 @@ fn no_policy_takes_away_what_an_object_is_and_whose() -> Result<(), Error> {
 }
 
 #[test]
-fn what_a_placement_adds_gives_way_to_what_the_source_has() -> Result<(), Error> {
+fn labels_of_the_source_win_over_labels_that_a_placement_adds() -> Result<(), Error> {
     let text = body(&json!({"name": "web", "namespace": "shop", "labels": {"team": "source"}}));
     let pairs = |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
     let additions =

@@ -65,7 +65,7 @@ async fn told_within(pause: Duration, watch: &mut Watch<u32>) -> (Vec<News<u32>>
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_in_several_namespaces_is_listed_when_the_last_of_them_is() {
+async fn a_kind_is_listed_when_its_last_namespace_is_listed() {
     let ((mut one, in_one), (mut other, in_other)) = (namespace(), namespace());
     let mut watch = Watch::new([in_one, in_other], &never_denied());
     give(&mut one, list([1, 2]));
@@ -138,7 +138,7 @@ async fn a_denied_kind_is_listed_ever_less_often_until_it_is_let_through() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_tried_after_a_failure() {
+async fn a_watch_ends_with_its_first_failure() {
     let (mut only, in_only) = namespace();
     let mut watch = Watch::new([in_only], &never_denied());
     give(&mut only, list([1]));

@@ -19,7 +19,7 @@ use crate::core::interface::op_result::{Compared, Difference, Failure, NotDone, 
 use crate::core::interface::write::{AppliedRecord, ChangeDetector, LocalField};
 use crate::core::model::object::{Drift, Fingerprint, Me};
 use crate::core::model::seen::Seen;
-use crate::core::work::doing::{Doing, FollowUp};
+use crate::core::work::in_flight::{FollowUp, Purpose};
 
 /// What a comparison found.
 struct Found<'a> {
@@ -65,7 +65,7 @@ impl Core {
         let policy = self.policies.get(&record.policy).cloned().unwrap_or(policy);
         let mark = Arc::new(plan::mark_of(me, entry, &policy, record.origin));
         let op = Op::Compare { entry: Arc::clone(entry), policy, mark, uid: seen.uid.clone() };
-        self.execute(now, key, Doing::Compare, op, out);
+        self.execute(now, key, Purpose::Compare, op, out);
     }
 
     /// The comparison ended.
@@ -82,7 +82,7 @@ impl Core {
                 let news = self.desired.get(key).is_none()
                     || self.differs(now, key, &seen, Found { differences: &differences, total, local, at });
                 self.dirty(key, now);
-                if news { FollowUp::Look } else { FollowUp::BackOff(None) }
+                if news { FollowUp::Requeue } else { FollowUp::BackOff(None) }
             }
             Err(NotDone::Stale) => {
                 self.dirty(key, now);

@@ -29,7 +29,7 @@ use crate::core::model::kinds::View;
 use crate::core::model::object::{Me, Object};
 use crate::core::model::removal::RemovalState;
 use crate::core::model::seen::Seen;
-use crate::core::work::doing::ReadFor;
+use crate::core::work::in_flight::ReadFor;
 use crate::core::{Core, Phase};
 
 /// Between the two lists: longer than a watch event or an operation takes.
@@ -52,16 +52,16 @@ pub(in crate::core) struct Patrol {
 enum Stage {
     #[default]
     Idle,
-    First(Look),
+    First(Listing),
     Pause(Suspects),
-    Second(Look),
+    Second(Listing),
     Mending(BTreeSet<ObjectKey>),
 }
 
 type Suspects = BTreeMap<ObjectKey, Suspicion>;
 
 #[derive(Debug, Default)]
-struct Look {
+struct Listing {
     list: ListId,
     kind: Option<GroupKind>,
     open: VecDeque<(GroupKind, Arc<str>)>,
@@ -108,7 +108,7 @@ impl Patrol {
     /// An entry was tried, with or without success.
     pub(in crate::core) fn concluded(&mut self, key: &ObjectKey, progress: Progress) {
         let mending = match &mut self.stage {
-            Stage::Second(look) => &mut look.mending,
+            Stage::Second(listing) => &mut listing.mending,
             Stage::Mending(keys) => keys,
             Stage::Idle | Stage::First(_) | Stage::Pause(_) => return,
         };
@@ -117,9 +117,9 @@ impl Patrol {
         }
     }
 
-    fn look(&mut self) -> Option<&mut Look> {
+    fn listing(&mut self) -> Option<&mut Listing> {
         match &mut self.stage {
-            Stage::First(look) | Stage::Second(look) => Some(look),
+            Stage::First(listing) | Stage::Second(listing) => Some(listing),
             Stage::Idle | Stage::Pause(_) | Stage::Mending(_) => None,
         }
     }
@@ -134,7 +134,7 @@ impl Patrol {
     }
 }
 
-impl Look {
+impl Listing {
     fn of(open: impl IntoIterator<Item = (GroupKind, Arc<str>)>, suspects: Suspects) -> Self {
         Self { open: open.into_iter().collect(), suspects, ..Self::default() }
     }
@@ -168,17 +168,17 @@ impl Core {
         match std::mem::take(&mut self.patrol.stage) {
             Stage::Idle => {
                 self.patrol.tally = PatrolTally::default();
-                self.patrol.stage = Stage::First(Look::of(self.patrolled(), Suspects::new()));
+                self.patrol.stage = Stage::First(Listing::of(self.patrolled(), Suspects::new()));
                 self.next_list(now, out);
             }
             Stage::Pause(suspects) => {
                 let kinds: BTreeSet<GroupKind> = suspects.keys().map(|key| key.kind.clone()).collect();
                 let open = self.patrolled().into_iter().filter(|(kind, _)| kinds.contains(kind));
-                self.patrol.stage = Stage::Second(Look::of(open, suspects));
+                self.patrol.stage = Stage::Second(Listing::of(open, suspects));
                 self.next_list(now, out);
             }
             Stage::Mending(_) => self.patrol_ends(now, out),
-            looking @ (Stage::First(_) | Stage::Second(_)) => self.patrol.stage = looking,
+            listing @ (Stage::First(_) | Stage::Second(_)) => self.patrol.stage = listing,
         }
     }
 
@@ -192,10 +192,10 @@ impl Core {
         let second = self.patrol.is_second();
         loop {
             let id = ListId(self.patrol.last.0 + 1);
-            let Some(look) = self.patrol.look() else { return };
-            let Some((kind, version)) = look.open.pop_front() else { break };
-            look.kind = Some(kind.clone());
-            look.list = id;
+            let Some(listing) = self.patrol.listing() else { return };
+            let Some((kind, version)) = listing.open.pop_front() else { break };
+            listing.kind = Some(kind.clone());
+            listing.list = id;
             self.patrol.last = id;
             if self.kinds.view_of(&kind) != View::Missing {
                 return out.push(Effect::ListMetadata { id, kind, version });
@@ -206,13 +206,13 @@ impl Core {
             }
         }
         match std::mem::take(&mut self.patrol.stage) {
-            Stage::First(look) if look.suspects.is_empty() => self.patrol_ends(now, out),
-            Stage::First(look) => {
-                self.patrol.stage = Stage::Pause(look.suspects);
+            Stage::First(listing) if listing.suspects.is_empty() => self.patrol_ends(now, out),
+            Stage::First(listing) => {
+                self.patrol.stage = Stage::Pause(listing.suspects);
                 self.patrol_next(now + STRIKE_AFTER, out);
             }
-            Stage::Second(look) => {
-                self.patrol.stage = Stage::Mending(look.mending);
+            Stage::Second(listing) => {
+                self.patrol.stage = Stage::Mending(listing.mending);
                 self.patrol_next(now + MENDING_MAX, out);
             }
             other @ (Stage::Idle | Stage::Pause(_) | Stage::Mending(_)) => self.patrol.stage = other,
@@ -233,7 +233,7 @@ impl Core {
     /// A page of a list.
     pub(in crate::core) fn list_page(&mut self, now: Monotonic, list: ListId, objects: &[ListedItem]) {
         let Some(me) = self.me() else { return };
-        if self.patrol.look().is_none_or(|look| look.list != list) {
+        if self.patrol.listing().is_none_or(|listing| listing.list != list) {
             return;
         }
         for item in objects {
@@ -276,8 +276,8 @@ impl Core {
         out: &mut Effects,
     ) {
         let Some(me) = self.me() else { return };
-        let Some(look) = self.patrol.look().filter(|look| look.list == list) else { return };
-        let Some(kind) = look.kind.take() else { return };
+        let Some(listing) = self.patrol.listing().filter(|listing| listing.list == list) else { return };
+        let Some(kind) = listing.kind.take() else { return };
         if result.is_ok() {
             self.copies.list_ended(&kind, list);
             self.restored.listed(&kind);
@@ -288,7 +288,7 @@ impl Core {
                 }
             }
         } else {
-            look.suspects.retain(|key, _| key.kind != kind);
+            listing.suspects.retain(|key, _| key.kind != kind);
             if !self.patrol.is_second() {
                 self.count_unknown(&kind);
             }
@@ -301,7 +301,7 @@ impl Core {
         let assigned = self.desired.get(key).is_some();
         let tally = &mut self.patrol.tally;
         match &mut self.patrol.stage {
-            Stage::First(look) => {
+            Stage::First(listing) => {
                 tally.checked += u64::from(assigned && matter != Matter::Withheld);
                 match matter {
                     Matter::Nothing | Matter::Busy => {}
@@ -310,16 +310,16 @@ impl Core {
                     Matter::Held => tally.held += 1,
                     Matter::Foreign => tally.foreign += 1,
                     Matter::Suspect(_) => {
-                        if look.suspects.len() < SUSPECTS_MAX {
+                        if listing.suspects.len() < SUSPECTS_MAX {
                             let version = listed.map(|listed| listed.resource_version);
                             let listed = self.restored.has_listed(&key.kind);
-                            look.suspects.insert(key.clone(), Suspicion { version, listed });
+                            listing.suspects.insert(key.clone(), Suspicion { version, listed });
                         }
                     }
                 }
             }
-            Stage::Second(look) => {
-                let Some(suspicion) = look.suspects.remove(key) else { return };
+            Stage::Second(listing) => {
+                let Some(suspicion) = listing.suspects.remove(key) else { return };
                 if let Matter::Suspect(finding) = matter {
                     self.found(now, key, &suspicion, listed, finding);
                 }
@@ -372,9 +372,9 @@ impl Core {
         self.dirty(key, now);
         self.enqueue(key);
         if matches!(finding, Finding::Missing | Finding::Drifted)
-            && let Some(look) = self.patrol.look()
+            && let Some(listing) = self.patrol.listing()
         {
-            look.mending.insert(key.clone());
+            listing.mending.insert(key.clone());
         }
         self.forget_if_empty(key);
     }

@@ -17,7 +17,7 @@ use tideline_common::{ApproveDeletions, Monotonic, ObjectKey, Ownership, PrunePo
 use super::fuse::Permission;
 use crate::core::Core;
 use crate::core::interface::write::{RemovalPolicy, Write};
-use crate::core::model::removal::{Cause, LET_GO, before_all_of};
+use crate::core::model::removal::{Cause, ORPHAN, before_all_of};
 
 /// The list in force, as far as it has arrived. At most [`DESIRED_OBJECTS_MAX`] removals are taken from it: a target cannot
 /// hold more.
@@ -38,7 +38,7 @@ struct Approval {
 
 impl Approval {
     fn policy(self) -> RemovalPolicy {
-        if self.releases { LET_GO } else { RemovalPolicy::default() }
+        if self.releases { ORPHAN } else { RemovalPolicy::default() }
     }
 }
 
@@ -182,7 +182,7 @@ impl Core {
         {
             state.cause = Cause::Unassigned;
             if self.decommission.keeps() {
-                state.policy = LET_GO;
+                state.policy = ORPHAN;
             }
             self.disk.write(Write::Removing { tombstone: removal.clone(), policy: state.policy });
         }

@@ -37,12 +37,12 @@ pub(in crate::core) struct Situation<'a> {
 pub(in crate::core) enum Found {
     AsKnown,
     /// It was due to be orphaned before this entry was assigned, and was not yet; it counts as adopted.
-    LetGo,
+    DueForOrphaning,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Body {
-    Held,
+    Present,
     Missing,
 }
 
@@ -177,13 +177,13 @@ pub(in crate::core) fn plan(situation: Situation<'_>) -> Decision {
 fn absent(situation: Situation<'_>, policy: &ApplyPolicy) -> Decision {
     let Situation { entry, record, view, .. } = situation;
     // An orphaned object is there without its label, or is gone.
-    let record = record.filter(|record| !record.letting_go);
+    let record = record.filter(|record| !record.orphaning);
     match (record, view) {
         (Some(record), _) if stays_gone(situation, policy) && record.source == entry.source.uid => {
             Decision::Nothing(NoAction::Terminal)
         }
         // Whether it may be taken over must be seen first.
-        (Some(_), View::Lost) if situation.found == Found::LetGo => Decision::Create,
+        (Some(_), View::Lost) if situation.found == Found::DueForOrphaning => Decision::Create,
         // While the view is not current, nothing follows from not seeing it; the known object is written to.
         (Some(record), View::Lost) if is_left_alone(entry, policy) => {
             if is_known(situation, record) {
@@ -226,8 +226,8 @@ fn stays_gone(situation: Situation<'_>, policy: &ApplyPolicy) -> bool {
 fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decision {
     let Situation { me, entry, record, .. } = situation;
     // Without its mark an orphaned object is not ours any more.
-    let let_go = |record: &AppliedRecord| record.letting_go && seen.mark.is_none();
-    let record = record.filter(|record| record.uid == seen.uid && !let_go(record));
+    let orphaned = |record: &AppliedRecord| record.orphaning && seen.mark.is_none();
+    let record = record.filter(|record| record.uid == seen.uid && !orphaned(record));
     let ownership = seen.mark.as_ref().map(|mark| mark.ownership(me, &entry.key));
     match (ownership, record) {
         // It exists, whoever's it is, and that is all that is asked for.
@@ -251,7 +251,7 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
     if seen.deleting {
         return Decision::Wait(Reason::Finalizing);
     }
-    if situation.found == Found::LetGo
+    if situation.found == Found::DueForOrphaning
         && let Some(why) = refuses(entry, policy, seen)
     {
         return Decision::Skip(Reason::Unmanaged, why);
@@ -279,7 +279,7 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
 fn origin_of(situation: Situation<'_>, record: &AppliedRecord) -> Origin {
     match situation.found {
         Found::AsKnown => record.origin,
-        Found::LetGo => Origin::Adopted,
+        Found::DueForOrphaning => Origin::Adopted,
     }
 }
 
@@ -293,7 +293,7 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
         let another = marked_source(me, entry, seen).is_some_and(|source| *source != entry.source.uid);
         return if !known || (!entry.implied && (another || is_formers(me, seen))) {
             take_up(situation, seen, origin_of(situation, record))
-        } else if record.policy == entry.policy && is_same_account(entry, record) && !record.letting_go {
+        } else if record.policy == entry.policy && is_same_account(entry, record) && !record.orphaning {
             Decision::Nothing(NoAction::Unchanged)
         } else {
             Decision::UpdateRecord
@@ -310,8 +310,9 @@ fn ours(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen, record: &Ap
     if !is_as_recorded(entry, record) || origin_of(situation, record) != record.origin {
         // Which fields are to be left as they are must be known before others are written.
         let unknown = touched && record.drifted.is_none() && policy.drift == DriftPolicy::Report;
-        let look = unknown && record.input == entry.input && record.source == entry.source.uid && !record.letting_go;
-        return if look { Decision::Nothing(NoAction::Drifted) } else { apply_onto(situation, record) };
+        let compare_first =
+            unknown && record.input == entry.input && record.source == entry.source.uid && !record.orphaning;
+        return if compare_first { Decision::Nothing(NoAction::Drifted) } else { apply_onto(situation, record) };
     }
     let drifted = touched
         || record.drifted.is_some()
@@ -428,7 +429,7 @@ pub(in crate::core) fn is_as_recorded(entry: &Entry, record: &AppliedRecord) -> 
         && record.policy == entry.policy
         && record.source == entry.source.uid
         && record.source_generation == entry.generation
-        && !record.letting_go
+        && !record.orphaning
 }
 
 /// Whether what was applied last, under another policy, would be written alike under this one.
@@ -456,7 +457,7 @@ pub(in crate::core) fn record_of(entry: &Entry, seen: &Seen, origin: Origin, pos
         origin,
         posted,
         implied: entry.implied,
-        letting_go: false,
+        orphaning: false,
         wave: Some(entry.wave),
         impersonate: entry.impersonate.clone(),
         drifted: None,

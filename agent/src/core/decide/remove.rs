@@ -37,7 +37,7 @@ pub(in crate::core) struct Evidence<'a> {
     pub(in crate::core) view: View,
     pub(in crate::core) inspection: Option<Inspection>,
     /// The object was read just now.
-    pub(in crate::core) looked: bool,
+    pub(in crate::core) fresh: bool,
     pub(in crate::core) journal: JournalAge,
     /// The object belongs to another source, whose removal is or was pending as well.
     pub(in crate::core) leaves_too: bool,
@@ -70,7 +70,7 @@ pub(in crate::core) enum Verdict {
     /// What it holds must be inspected first.
     Inspect,
     /// It must be read first.
-    Look,
+    Read,
     /// The key is assigned again: a new source takes ownership by its apply or by a mark; the same source adopts.
     TransferOwnership,
     /// No object of this source exists: the removal is done.
@@ -125,14 +125,14 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
         Ground::Unexplained => return Verdict::Hold(Reason::HistoryLost),
         Ground::Restored => return Verdict::Hold(Reason::Restored),
     };
-    let placed = record.filter(|record| record.source == *source);
+    let own_record = record.filter(|record| record.source == *source);
     if view == View::NamespaceExcluded {
-        return if placed.is_some() { Verdict::Hold(Reason::OtherNamespace) } else { Verdict::Forget };
+        return if own_record.is_some() { Verdict::Hold(Reason::OtherNamespace) } else { Verdict::Forget };
     }
     if let Some(entry) = entry {
         return handover(evidence, entry, source);
     }
-    let record = placed;
+    let record = own_record;
     let Some(seen) = seen else {
         return match (record, view) {
             // Read before it is inspected.
@@ -141,9 +141,9 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
             }
             // Not seen by its label, which it may have lost or exchanged: the same object may be another hub's by now. And a
             // kind that may not be listed is never current.
-            (Some(_), View::Current) | (_, View::Lost) => Verdict::Look,
+            (Some(_), View::Current) | (_, View::Lost) => Verdict::Read,
             // Created, or found there, and unassigned again before anything showed it.
-            (None, View::Current) if unshown => Verdict::Look,
+            (None, View::Current) if unshown => Verdict::Read,
             (_, View::Missing) | (None, View::Current) => Verdict::Forget,
             (_, View::Unlisted | View::Unknown | View::NamespaceExcluded) => Verdict::Wait,
         };
@@ -157,8 +157,8 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
         // A list from before it changed owner shows its former owner.
         Some(Ownership::Ours) if seen.mark.as_ref().is_some_and(|mark| mark.source.uid != *source) => {
             if behind {
-                Verdict::Look
-            } else if speaks_for_its_place(evidence) {
+                Verdict::Read
+            } else if speaks_for_its_key(evidence) {
                 match evidence.journal {
                     JournalAge::Current => dispose(evidence, seen.uid.clone(), written),
                     // Only the hub knows, and it is not heard.
@@ -181,13 +181,13 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
 
 /// A tombstone does, whatever source of ours the object is of: an agent that saw every step has handed it from one to the
 /// next. A removal of that object counts for itself.
-fn speaks_for_its_place(evidence: &Evidence<'_>) -> bool {
+fn speaks_for_its_key(evidence: &Evidence<'_>) -> bool {
     matches!(evidence.policy, RemovalPolicy::Tombstone(_)) && !evidence.leaves_too
 }
 
 fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
     let Evidence { record, policy, seen, view, .. } = *evidence;
-    if policy.lets_go() {
+    if policy.orphans() {
         return overtaken(evidence, entry);
     }
     if entry.source.uid == *source {
@@ -195,7 +195,7 @@ fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
     }
     match record {
         // Another removal of this key has orphaned it; there is nothing to hand over.
-        Some(record) if record.letting_go && seen.is_none() && view == View::Current => Verdict::Forget,
+        Some(record) if record.orphaning && seen.is_none() && view == View::Current => Verdict::Forget,
         Some(record) if record.source == *source => Verdict::TransferOwnership,
         None if seen.is_some() || view != View::Current => Verdict::TransferOwnership,
         Some(_) | None => Verdict::Forget,
@@ -205,7 +205,7 @@ fn handover(evidence: &Evidence<'_>, entry: &Entry, source: &Uid) -> Verdict {
 /// It is assigned again before it was deleted. The object stays. Whether a create-only object still exists decides whether it
 /// is created anew.
 fn comes_back(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
-    let Evidence { record, assigned, seen, unshown, view, policy, looked, .. } = *evidence;
+    let Evidence { record, assigned, seen, unshown, view, policy, fresh, .. } = *evidence;
     // A withheld entry is sent under another policy than its own.
     let Some(assigned) = assigned.filter(|_| entry.state == EntryState::Apply) else { return Verdict::Wait };
     if matches!(policy, RemovalPolicy::Absence(_)) || !is_made_once(entry, assigned) {
@@ -215,8 +215,8 @@ fn comes_back(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
         (Some(seen), _) if seen.deleting => Verdict::Wait,
         (None, View::Unlisted | View::Unknown) => Verdict::Wait,
         // The object may have been seen before its deletion, which was accepted, or had no answer.
-        (Some(_), _) | (None, View::Lost) if !looked => Verdict::Look,
-        (None, View::Current) if record.is_some() || unshown => Verdict::Look,
+        (Some(_), _) | (None, View::Lost) if !fresh => Verdict::Read,
+        (None, View::Current) if record.is_some() || unshown => Verdict::Read,
         (Some(_), _) | (None, View::Current | View::Lost | View::Missing | View::NamespaceExcluded) => Verdict::Forget,
     }
 }
@@ -226,7 +226,7 @@ fn comes_back(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
 fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
     let Evidence { me, key, record, assigned, seen, unshown, view, .. } = *evidence;
     let ours = |seen: &Seen| {
-        let recorded = record.is_some_and(|record| record.uid == seen.uid && !record.letting_go);
+        let recorded = record.is_some_and(|record| record.uid == seen.uid && !record.orphaning);
         let mark = seen.mark.as_ref().map(|mark| mark.ownership(me, key));
         mark == Some(Ownership::Ours) || (mark.is_none() && recorded)
     };
@@ -244,7 +244,7 @@ fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
             Verdict::Forget
         }
         // Perhaps it was orphaned just before a restart: without its label nothing shows it.
-        (Some(record), None) if record.letting_go && matches!(view, View::Current | View::Lost) => Verdict::Look,
+        (Some(record), None) if record.orphaning && matches!(view, View::Current | View::Lost) => Verdict::Read,
         // An object that exists unseen is found by the creation of the entry.
         (None, None) if view == View::Current && !unshown => Verdict::Forget,
         (_, Some(_) | None) => Verdict::TransferOwnership,
@@ -261,18 +261,18 @@ fn dispose(evidence: &Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) ->
     let mark = seen.and_then(|seen| seen.mark.as_deref());
     let adopted = record.is_some_and(|record| record.origin == Origin::Adopted)
         || mark.is_some_and(|mark| mark.origin == Origin::Adopted);
-    let letting_go = record.is_some_and(|record| record.letting_go);
+    let orphaning = record.is_some_and(|record| record.orphaning);
     // An adopted object had not been refused.
     let managed = !adopted && seen.is_some_and(|seen| seen.managed_elsewhere);
     let deletes = match policy {
         // It may have been orphaned already, and be another's. With our mark on it, it is not.
         RemovalPolicy::Tombstone(policy) => {
             let ours = mark.is_some_and(|mark| mark.ownership(me, key) == Ownership::Ours);
-            policy.deletes(adopted, managed) && (ours || !letting_go)
+            policy.deletes(adopted, managed) && (ours || !orphaning)
         }
         RemovalPolicy::Absence(last) => {
             let said = last.into_iter().chain(applied.map(PrunePolicy::of)).chain(mark.map(prune_policy));
-            let spared = letting_go || record.is_some_and(|record| record.implied);
+            let spared = orphaning || record.is_some_and(|record| record.implied);
             !spared && said.reduce(PrunePolicy::least).is_some_and(|policy| policy.deletes(adopted, managed))
         }
     };

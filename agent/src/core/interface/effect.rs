@@ -67,8 +67,8 @@ pub enum Effect {
     /// Durably stores the session that was offered: [`Event::SessionKept`](crate::core::Event::SessionKept). The cluster is
     /// stored with it.
     KeepSession { session: SessionName, cluster: Option<Uid> },
-    /// Reads which session is stored by now: [`Event::HomeRead`](crate::core::Event::HomeRead).
-    ReadHome,
+    /// Reads which session is stored by now: [`Event::StoredSessionRead`](crate::core::Event::StoredSessionRead).
+    ReadStoredSession,
     /// Another process has taken over the session store: this one ends at once, without a goodbye.
     Replaced { by: SessionName },
 }

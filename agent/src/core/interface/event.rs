@@ -29,8 +29,8 @@ pub enum Event {
     SessionKept {
         result: Result<SessionName, String>,
     },
-    /// [`Effect::ReadHome`](crate::core::Effect::ReadHome) ended.
-    HomeRead {
+    /// [`Effect::ReadStoredSession`](crate::core::Effect::ReadStoredSession) ended.
+    StoredSessionRead {
         result: Result<SessionName, String>,
     },
     /// An effect of [`Effect::Send`](crate::core::Effect::Send) ended.

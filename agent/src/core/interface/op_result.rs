@@ -1,4 +1,4 @@
-//! How operations on the cluster end: of each, just what can come of it. What that leads to is [`FollowUp`](crate::core::work::doing::FollowUp).
+//! How operations on the cluster end: of each, just what can come of it. What that leads to is [`FollowUp`](crate::core::work::in_flight::FollowUp).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,7 +61,7 @@ pub enum Deleted {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Orphaned {
-    LetGo,
+    Done,
     /// It was not there.
     Gone,
 }

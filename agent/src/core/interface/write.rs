@@ -47,9 +47,9 @@ impl Default for RemovalPolicy {
 
 impl RemovalPolicy {
     /// Whether an object counts as adopted by the entry that is assigned to its key again.
-    pub(in crate::core) fn lets_go(self) -> bool {
+    pub(in crate::core) fn orphans(self) -> bool {
         match self {
-            Self::Tombstone(policy) => policy.lets_go(),
+            Self::Tombstone(policy) => policy.orphans(),
             Self::Absence(_) => false,
         }
     }
@@ -174,8 +174,8 @@ pub struct AppliedRecord {
     #[serde(default)]
     pub implied: bool,
     /// It is due for orphaning, or orphaned already: it is never deleted. Its mark said so, and may be gone by now.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub letting_go: bool,
+    #[serde(rename = "letting_go", default, skip_serializing_if = "std::ops::Not::not")]
+    pub orphaning: bool,
     /// The wave it was applied in, by which it is removed when its entry is gone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub wave: Option<i32>,

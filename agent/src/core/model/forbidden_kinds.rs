@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lets_one_through_has_those_beside_it_tried_and_one_of_each_other_namespace() {
+    fn one_admitted_object_has_those_of_its_namespace_retried_and_one_of_each_other_namespace() {
         let mut forbidden = ForbiddenKinds::default();
         for (namespace, name) in [("a", "1"), ("a", "2"), ("b", "1"), ("b", "2"), ("c", "1"), ("c", "2")] {
             forbidden.refused(&in_namespace(namespace, name), "no");

@@ -20,12 +20,12 @@ type Short = [u8; 12];
 struct Named(u32);
 
 impl Inputs {
-    pub(in crate::core) fn new(held: BTreeSet<Digest>) -> Self {
-        Self { named: BTreeMap::new(), spare: held }
+    pub(in crate::core) fn new(stored: BTreeSet<Digest>) -> Self {
+        Self { named: BTreeMap::new(), spare: stored }
     }
 
-    pub(in crate::core) fn is_held(&self, digest: &Digest) -> bool {
-        self.named.get(&short(digest)).is_some_and(|named| named.is_held()) || self.spare.contains(digest)
+    pub(in crate::core) fn is_stored(&self, digest: &Digest) -> bool {
+        self.named.get(&short(digest)).is_some_and(|named| named.is_stored()) || self.spare.contains(digest)
     }
 
     pub(in crate::core) fn hold(&mut self, digest: Digest) {
@@ -46,10 +46,10 @@ impl Inputs {
     }
 
     pub(in crate::core) fn name(&mut self, digest: Digest) {
-        let held = self.spare.remove(&digest);
+        let stored = self.spare.remove(&digest);
         let named = self.named.entry(short(&digest)).or_insert(Named::NONE);
         named.add();
-        if held {
+        if stored {
             named.hold();
         }
     }
@@ -61,12 +61,12 @@ impl Inputs {
         if named.count() > 0 {
             return false;
         }
-        let held = named.is_held();
+        let stored = named.is_stored();
         self.named.remove(&short(digest));
-        if held {
+        if stored {
             self.spare.insert(*digest);
         }
-        held
+        stored
     }
 
     /// Forgets and returns, of the candidates, what is held and not named.
@@ -94,7 +94,7 @@ impl Named {
         self.0 / Self::ONE
     }
 
-    fn is_held(self) -> bool {
+    fn is_stored(self) -> bool {
         self.0 & Self::HELD != 0
     }
 

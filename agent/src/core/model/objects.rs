@@ -23,7 +23,7 @@ const OPEN_MAX: usize = 256;
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Objects {
-    places: BTreeMap<KeyRef, Place>,
+    slots: BTreeMap<KeyRef, Slot>,
     compact: Rows<Compact>,
     /// What is said of many alike.
     messages: Shared,
@@ -33,7 +33,7 @@ pub(in crate::core) struct Objects {
 }
 
 #[derive(Debug)]
-enum Place {
+enum Slot {
     /// Nothing is known of it yet. The hub may have been told so, of all of a large set while most of it waits.
     Blank {
         queued: Option<i32>,
@@ -47,7 +47,7 @@ enum Place {
 }
 
 /// There are tens of thousands.
-const _: () = assert!(size_of::<Place>() <= 16);
+const _: () = assert!(size_of::<Slot>() <= 16);
 
 /// A place as it was asked for, to be read.
 #[derive(Debug)]
@@ -58,90 +58,90 @@ pub(in crate::core) enum ObjectView<'a> {
 
 impl Objects {
     pub(in crate::core) fn get(&self, key: &ObjectKey) -> Option<ObjectView<'_>> {
-        self.places.get(key).map(|place| place.look(&self.compact))
+        self.slots.get(key).map(|slot| slot.view(&self.compact))
     }
 
     pub(in crate::core) fn get_mut(&mut self, key: &ObjectKey) -> Option<&mut Object> {
-        let place = self.places.get_mut(key)?;
-        Some(place.open(key, &mut self.compact, &mut self.open))
+        let slot = self.slots.get_mut(key)?;
+        Some(slot.open(key, &mut self.compact, &mut self.open))
     }
 
     /// The place of a key, made if there is none.
     pub(in crate::core) fn at(&mut self, key: &ObjectKey) -> &mut Object {
         // Looked up twice, so that a key is only made where it is needed.
-        if !self.places.contains_key(key) {
-            self.places.insert(KeyRef::from(key), Place::BLANK);
+        if !self.slots.contains_key(key) {
+            self.slots.insert(KeyRef::from(key), Slot::BLANK);
         }
         self.get_mut(key).expect("it is there, or was put there just now")
     }
 
     /// The place of an entry, made if there is none. It shares the entry's key from now on.
     pub(in crate::core) fn assign(&mut self, entry: &Arc<Entry>) -> &mut Object {
-        let place = self.places.remove(&entry.key).unwrap_or(Place::BLANK);
-        let place = self.places.entry(KeyRef::Of(Arc::clone(entry))).or_insert(place);
-        place.open(&entry.key, &mut self.compact, &mut self.open)
+        let slot = self.slots.remove(&entry.key).unwrap_or(Slot::BLANK);
+        let slot = self.slots.entry(KeyRef::Of(Arc::clone(entry))).or_insert(slot);
+        slot.open(&entry.key, &mut self.compact, &mut self.open)
     }
 
     /// Takes a listed item from which nothing follows, as of nearly all that stand. False if it is to be looked into.
     pub(in crate::core) fn listed_again(&mut self, list: ListId, item: &ListedItem, entry: &Arc<Entry>) -> bool {
-        match self.places.get(&item.key) {
-            Some(Place::Compact(row)) => self.compact.get_mut(*row).listed_again(list, item, entry),
-            Some(Place::Blank { .. } | Place::Whole(_) | Place::Open(_)) | None => false,
+        match self.slots.get(&item.key) {
+            Some(Slot::Compact(row)) => self.compact.get_mut(*row).listed_again(list, item, entry),
+            Some(Slot::Blank { .. } | Slot::Whole(_) | Slot::Open(_)) | None => false,
         }
     }
 
     /// The metadata list that had it last.
     pub(in crate::core) fn last_listed_in(&self, key: &ObjectKey) -> Option<ListId> {
-        Some(match self.places.get(key)? {
-            Place::Blank { .. } => ListId::default(),
-            Place::Compact(row) => self.compact.get(*row).listed_in(),
-            Place::Whole(object) | Place::Open(object) => object.listed_in,
+        Some(match self.slots.get(key)? {
+            Slot::Blank { .. } => ListId::default(),
+            Slot::Compact(row) => self.compact.get(*row).listed_in(),
+            Slot::Whole(object) | Slot::Open(object) => object.listed_in,
         })
     }
 
     pub(in crate::core) fn remove(&mut self, key: &ObjectKey) {
-        if let Some(Place::Compact(row)) = self.places.remove(key) {
+        if let Some(Slot::Compact(row)) = self.slots.remove(key) {
             self.compact.take(row);
         }
     }
 
     pub(in crate::core) fn contains_key(&self, key: &ObjectKey) -> bool {
-        self.places.contains_key(key)
+        self.slots.contains_key(key)
     }
 
     /// In their order.
     pub(in crate::core) fn keys(&self) -> impl Iterator<Item = &ObjectKey> {
-        self.places.keys().map(KeyRef::key)
+        self.slots.keys().map(KeyRef::key)
     }
 
     /// As [`Objects::keys`].
     pub(in crate::core) fn names(&self) -> impl Iterator<Item = &KeyRef> {
-        self.places.keys()
+        self.slots.keys()
     }
 
     /// A key to be kept, shared with its place if there is one.
     pub(in crate::core) fn name(&self, key: &ObjectKey) -> KeyRef {
-        self.places.get_key_value(key).map_or_else(|| key.into(), |(name, _)| name.clone())
+        self.slots.get_key_value(key).map_or_else(|| key.into(), |(name, _)| name.clone())
     }
 
     /// In their order, `from` and what follows it.
     pub(in crate::core) fn keys_from(&self, from: &ObjectKey) -> impl Iterator<Item = &ObjectKey> {
-        self.places.range::<ObjectKey, _>(from..).map(|(name, _)| name.key())
+        self.slots.range::<ObjectKey, _>(from..).map(|(name, _)| name.key())
     }
 
     /// In their order, all but what waits for its next try, and what was compacted when there was nothing to do about it.
     pub(in crate::core) fn not_at_rest(&self) -> impl Iterator<Item = &ObjectKey> {
-        let is_unsettled = |place: &Place| match place {
-            Place::Blank { .. } => true,
-            Place::Compact(row) => !self.compact.get(*row).is_at_rest(),
-            Place::Whole(object) | Place::Open(object) => !object.work.is_waiting(),
+        let needs_work = |slot: &Slot| match slot {
+            Slot::Blank { .. } => true,
+            Slot::Compact(row) => !self.compact.get(*row).is_at_rest(),
+            Slot::Whole(object) | Slot::Open(object) => !object.work.is_waiting(),
         };
-        self.places.iter().filter(move |(_, place)| is_unsettled(place)).map(|(name, _)| name.key())
+        self.slots.iter().filter(move |(_, slot)| needs_work(slot)).map(|(name, _)| name.key())
     }
 
     /// Has the tree take no more room than it needs, which it does when it is made of all at once.
     pub(in crate::core) fn pack(&mut self) {
-        self.places = std::mem::take(&mut self.places).into_iter().collect();
+        self.slots = std::mem::take(&mut self.slots).into_iter().collect();
     }
 
     /// Whether so much is whole that it should be compacted before more is asked for.
@@ -155,18 +155,18 @@ impl Objects {
             self.me = me.map(Arc::new);
         }
         for key in self.open.drain(..) {
-            let Some(place) = self.places.get_mut(&key) else { continue };
-            *place = match std::mem::replace(place, Place::BLANK) {
-                Place::Open(object) => {
+            let Some(slot) = self.slots.get_mut(&key) else { continue };
+            *slot = match std::mem::replace(slot, Slot::BLANK) {
+                Slot::Open(object) => {
                     if let Some((queued, told)) = object.blank() {
-                        Place::Blank { queued, told: told.map(Box::new) }
+                        Slot::Blank { queued, told: told.map(Box::new) }
                     } else if let Some(compact) = desired
                         .get(&key)
                         .and_then(|entry| Compact::of(&object, entry, self.me.as_ref(), &mut self.messages))
                     {
-                        Place::Compact(self.compact.put(compact))
+                        Slot::Compact(self.compact.put(compact))
                     } else {
-                        Place::Whole(object)
+                        Slot::Whole(object)
                     }
                 }
                 other => other,
@@ -177,10 +177,10 @@ impl Objects {
     }
 }
 
-impl Place {
+impl Slot {
     const BLANK: Self = Self::Blank { queued: None, told: None };
 
-    fn look(&self, compact: &Rows<Compact>) -> ObjectView<'_> {
+    fn view(&self, compact: &Rows<Compact>) -> ObjectView<'_> {
         match self {
             Self::Blank { queued, told } => ObjectView::Expanded(Box::new(blank(*queued, told.as_deref()))),
             Self::Compact(row) => ObjectView::Expanded(Box::new(compact.get(*row).expand())),

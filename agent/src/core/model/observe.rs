@@ -129,7 +129,7 @@ impl Core {
 
     /// The same of an object that was read, whatever its labels. What is not ours any more is not kept: no watch would tell of
     /// its end.
-    pub(in crate::core) fn look_at(&mut self, key: &ObjectKey, observed: Observed) {
+    pub(in crate::core) fn see_live(&mut self, key: &ObjectKey, observed: Observed) {
         let known = self.objects.get(key).is_some_and(|object| object.record.is_some());
         if observed.labelled || known {
             self.see(key, observed);

@@ -70,7 +70,7 @@ pub(in crate::core) enum JournalAge {
 }
 
 /// Of what is to be let go of, whatever was said of it before.
-pub(in crate::core) const LET_GO: RemovalPolicy = RemovalPolicy::Tombstone(PrunePolicy::LEAST);
+pub(in crate::core) const ORPHAN: RemovalPolicy = RemovalPolicy::Tombstone(PrunePolicy::LEAST);
 
 /// Where the tombstones of a place begin: no UID is shorter than one character.
 pub(in crate::core) fn before_all_of(key: &ObjectKey) -> Tombstone {

@@ -35,7 +35,7 @@ use crate::core::interface::effect::OpId;
 #[derive(Debug, Default)]
 pub(in crate::core) struct WorkState {
     turn: Turn,
-    flight: Option<OpId>,
+    in_flight: Option<OpId>,
     tried: bool,
     failures: u32,
 }
@@ -63,7 +63,7 @@ pub(in crate::core) struct AtRest {
 impl WorkState {
     /// None if there is more to it.
     pub(in crate::core) const fn at_rest(&self) -> Option<AtRest> {
-        let Self { turn, flight: None, tried, failures: 0 } = self else { return None };
+        let Self { turn, in_flight: None, tried, failures: 0 } = self else { return None };
         let queued = match turn {
             Turn::Idle => None,
             Turn::Queued { wave } => Some(*wave),
@@ -78,11 +78,11 @@ impl WorkState {
     }
 
     pub(in crate::core) const fn in_flight(&self) -> Option<OpId> {
-        self.flight
+        self.in_flight
     }
 
     pub(in crate::core) const fn is_in_flight(&self) -> bool {
-        self.flight.is_some()
+        self.in_flight.is_some()
     }
 
     /// Whether something is under way, or will be without that anything happens to it.
@@ -126,12 +126,12 @@ impl WorkState {
 
     /// An operation is under way, and no other begins before it has ended.
     pub(in crate::core) fn begin(&mut self, op: OpId) {
-        debug_assert_eq!(self.flight, None, "there is one operation per object");
-        self.flight = Some(op);
+        debug_assert_eq!(self.in_flight, None, "there is one operation per object");
+        self.in_flight = Some(op);
     }
 
     pub(in crate::core) fn end(&mut self) {
-        self.flight = None;
+        self.in_flight = None;
     }
 
     /// It has another entry, of which nothing was tried.
@@ -163,7 +163,7 @@ impl WorkState {
 impl From<AtRest> for WorkState {
     fn from(AtRest { queued, tried }: AtRest) -> Self {
         let turn = queued.map_or(Turn::Idle, |wave| Turn::Queued { wave });
-        Self { turn, flight: None, tried, failures: 0 }
+        Self { turn, in_flight: None, tried, failures: 0 }
     }
 }
 

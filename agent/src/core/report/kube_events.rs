@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_remembered_is_bounded_and_the_oldest_goes_first() {
+    fn remembered_events_are_bounded_and_the_oldest_are_dropped_first() {
         let mut kube_events = KubeEvents::default();
         let keys: Vec<_> = (0..=REMEMBERED_MAX as u64).map(|i| key("", "ConfigMap", &format!("c{i}"))).collect();
         for (at, key) in (0..).zip(&keys) {

@@ -26,7 +26,7 @@ use crate::core::interface::write::{AgentMode, RemovalPolicy, Write};
 use crate::core::model::key_ref::KeyRef;
 use crate::core::model::object::{Object, Outcome, ReportDigest, Status};
 use crate::core::model::removal::RemovalState;
-use crate::core::work::doing::ReadFor;
+use crate::core::work::in_flight::ReadFor;
 use crate::core::{Core, Phase};
 
 mod class;
@@ -52,7 +52,7 @@ pub(in crate::core) struct Reports {
     associated: BTreeSet<ObjectKey>,
     /// Since when something waits to be sent.
     since: Option<Monotonic>,
-    flight: Option<Flight>,
+    in_flight: Option<InFlight>,
     seq: u64,
     failures: u32,
     not_before: Option<Monotonic>,
@@ -68,7 +68,7 @@ pub(in crate::core) struct Reports {
 }
 
 #[derive(Debug)]
-struct Flight {
+struct InFlight {
     id: RequestId,
     session: SessionName,
     objects: Vec<(ObjectKey, ReportDigest)>,
@@ -122,22 +122,22 @@ impl Reports {
     /// It is not reported any more, and if a report is in flight, its acknowledgement means nothing.
     pub(in crate::core) fn forget_removed(&mut self, tombstone: &Tombstone) {
         self.removed.remove(tombstone);
-        if let Some(flight) = &mut self.flight {
-            flight.removed.retain(|told| told != tombstone);
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.removed.retain(|told| told != tombstone);
         }
     }
 
     /// A report of an object in flight is outdated: its acknowledgement means nothing.
     pub(in crate::core) fn say_anew(&mut self, key: &ObjectKey) {
-        if let Some(flight) = &mut self.flight {
-            flight.objects.retain(|(told, _)| told != key);
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.objects.retain(|(told, _)| told != key);
         }
     }
 
     pub(in crate::core) fn forget_overtaken(&mut self, tombstone: &Tombstone) {
         self.overtaken.remove(tombstone);
-        if let Some(flight) = &mut self.flight {
-            flight.overtaken.retain(|told| told != tombstone);
+        if let Some(in_flight) = &mut self.in_flight {
+            in_flight.overtaken.retain(|told| told != tombstone);
         }
     }
 
@@ -170,17 +170,17 @@ impl Reports {
     }
 
     pub(in crate::core) fn is_flying(&self, id: RequestId) -> bool {
-        self.flight.as_ref().is_some_and(|flight| flight.id == id)
+        self.in_flight.as_ref().is_some_and(|in_flight| in_flight.id == id)
     }
 
     /// Whether the report under way was sent in this session.
     pub(in crate::core) fn is_of_session(&self, session: Option<SessionName>) -> bool {
-        self.flight.as_ref().is_some_and(|flight| Some(flight.session) == session)
+        self.in_flight.as_ref().is_some_and(|in_flight| Some(in_flight.session) == session)
     }
 
     /// Whether nothing is left to report, or there is nobody to report to.
     pub(in crate::core) fn is_quiet(&self) -> bool {
-        self.flight.is_none() && (self.is_empty() || self.failures > 0 || self.last_sent.is_none())
+        self.in_flight.is_none() && (self.is_empty() || self.failures > 0 || self.last_sent.is_none())
     }
 
     /// Whether a last report may be sent: not to a hub that has not answered before.
@@ -203,7 +203,7 @@ impl Core {
     /// Sends what is due, or sets the timer for it.
     pub(in crate::core) fn report(&mut self, now: Monotonic, out: &mut Effects) {
         let Some(session) = self.session_name() else { return };
-        if self.reports.flight.is_some() {
+        if self.reports.in_flight.is_some() {
             return;
         }
         self.reports.wake(now, self.phase);
@@ -246,7 +246,7 @@ impl Core {
         self.reports.seq += 1;
         self.reports.last_sent = Some(now);
         self.reports.applied = facts.applied;
-        self.reports.flight = Some(Flight {
+        self.reports.in_flight = Some(InFlight {
             id,
             session,
             objects: page.told,
@@ -288,8 +288,8 @@ impl Core {
     }
 
     pub(in crate::core) fn reported(&mut self, now: Monotonic, result: Result<Answer, LinkFailure>, out: &mut Effects) {
-        let Some(flight) = self.reports.flight.take() else { return };
-        let Flight { id: _, session: _, objects, associated, removed, overtaken, facts } = flight;
+        let Some(in_flight) = self.reports.in_flight.take() else { return };
+        let InFlight { id: _, session: _, objects, associated, removed, overtaken, facts } = in_flight;
         match result {
             Ok(Answer::Reported(ReportedAnswer { seq: _, memory })) => {
                 self.reports.failures = 0;
@@ -635,7 +635,7 @@ impl Core {
             unshown: false,
             view: self.kinds.view(key),
             inspection: None,
-            looked: false,
+            fresh: false,
             journal: self.journal_age,
             leaves_too: false,
             decommission: self.decommission,
@@ -645,7 +645,7 @@ impl Core {
             Verdict::Delete(_)
             | Verdict::Orphan(_)
             | Verdict::Inspect
-            | Verdict::Look
+            | Verdict::Read
             | Verdict::TransferOwnership
             | Verdict::Forget
             | Verdict::Wait => None,

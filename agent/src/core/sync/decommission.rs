@@ -21,7 +21,7 @@ use crate::core::interface::effect::{Effect, Effects};
 use crate::core::interface::op_result::{Failure, NotDone};
 use crate::core::interface::write::AppliedRecord;
 use crate::core::model::change::Change;
-use crate::core::model::removal::{Cause, LET_GO, Removal, RemovalState};
+use crate::core::model::removal::{Cause, ORPHAN, Removal, RemovalState};
 use crate::core::model::seen::Seen;
 use crate::core::work::result::Step;
 
@@ -32,11 +32,11 @@ impl Core {
         if !self.decommission.keeps() || change.decommission.keeps() {
             return Vec::new();
         }
-        let lets_go = |(tombstone, removal): &(&Tombstone, &Removal)| {
+        let orphans = |(tombstone, removal): &(&Tombstone, &Removal)| {
             let under_way = removal.cause != Cause::Retired && removal.state != RemovalState::Done;
-            under_way && removal.policy != LET_GO && !change.tombstones.contains_key(*tombstone)
+            under_way && removal.policy != ORPHAN && !change.tombstones.contains_key(*tombstone)
         };
-        self.removals.iter().filter(lets_go).map(|(tombstone, _)| tombstone.clone()).collect()
+        self.removals.iter().filter(orphans).map(|(tombstone, _)| tombstone.clone()).collect()
     }
 
     /// A set was accepted that says so.
@@ -64,8 +64,8 @@ impl Core {
 
     /// Whether a step of this removal is under way.
     fn is_removing(&self, removal: &Tombstone) -> bool {
-        let flight = self.objects.get(&removal.key).and_then(|object| object.work.in_flight());
-        flight.and_then(|flight| self.work.removal_of(flight)) == Some(removal)
+        let in_flight = self.objects.get(&removal.key).and_then(|object| object.work.in_flight());
+        in_flight.and_then(|in_flight| self.work.removal_of(in_flight)) == Some(removal)
     }
 
     /// The cluster stays in service: this removal ends, and leaves nothing behind. Where part of it may have been done, before
@@ -95,7 +95,7 @@ impl Core {
     pub(in crate::core) fn stays(&mut self, now: Monotonic, removal: &Tombstone, seen: &Seen) {
         let record = self.objects.get(&removal.key).and_then(|object| object.record.clone());
         let is_done = |record: &AppliedRecord| {
-            record.source == removal.source && seen.mark.is_none() && (record.letting_go || record.uid != seen.uid)
+            record.source == removal.source && seen.mark.is_none() && (record.orphaning || record.uid != seen.uid)
         };
         if record.as_ref().is_some_and(is_done) {
             return self.removal_done(now, removal);
@@ -104,8 +104,8 @@ impl Core {
             self.see_through(removal);
             return self.enqueue(&removal.key);
         }
-        if let Some(record) = record.filter(|record| record.letting_go && record.source == removal.source) {
-            self.set_record(&removal.key, AppliedRecord { letting_go: false, ..record });
+        if let Some(record) = record.filter(|record| record.orphaning && record.source == removal.source) {
+            self.set_record(&removal.key, AppliedRecord { orphaning: false, ..record });
         }
         self.let_stand(now, removal);
         self.enqueue(&removal.key);
@@ -117,8 +117,8 @@ impl Core {
         let marked = object.as_ref().is_some_and(|object| object.seen().is_some_and(|seen| seen.mark.is_some()));
         drop(object);
         // It still bears its mark, and is not due for orphaning any more.
-        if let Some(record) = record.filter(|record| record.letting_go && record.source == removal.source && marked) {
-            self.set_record(&removal.key, AppliedRecord { letting_go: false, ..record });
+        if let Some(record) = record.filter(|record| record.orphaning && record.source == removal.source && marked) {
+            self.set_record(&removal.key, AppliedRecord { orphaning: false, ..record });
         }
         self.dirty(&removal.key, now);
         self.forget_removal(removal);
@@ -144,7 +144,7 @@ impl Core {
             Some(Cause::Spared | Cause::Approved | Cause::Unassigned) | None => return true,
         }
         match result {
-            Ok(Step::Gone | Step::Finalizing | Step::LetGo) => {
+            Ok(Step::Gone | Step::Finalizing | Step::Orphaned) => {
                 self.see_through(removal);
                 true
             }

@@ -22,7 +22,7 @@ pub(in crate::core) struct Fetch {
     pub(in crate::core) change: Box<Change>,
     wanted: VecDeque<BodyWanted>,
     parts: BTreeMap<Digest, String>,
-    flights: BTreeMap<RequestId, Vec<BodyWanted>>,
+    in_flight: BTreeMap<RequestId, Vec<BodyWanted>>,
     whole: usize,
 }
 
@@ -38,7 +38,7 @@ pub(in crate::core) struct Fetched {
 
 impl Fetch {
     pub(in crate::core) fn new(change: Box<Change>, wanted: Vec<BodyWanted>) -> Self {
-        Self { change, wanted: wanted.into(), parts: BTreeMap::new(), flights: BTreeMap::new(), whole: 0 }
+        Self { change, wanted: wanted.into(), parts: BTreeMap::new(), in_flight: BTreeMap::new(), whole: 0 }
     }
 
     /// How many bodies arrived whole: those are kept, whatever becomes of the set.
@@ -47,33 +47,33 @@ impl Fetch {
     }
 
     pub(in crate::core) fn is_done(&self) -> bool {
-        self.wanted.is_empty() && self.flights.is_empty()
+        self.wanted.is_empty() && self.in_flight.is_empty()
     }
 
     pub(in crate::core) fn is_flying(&self, id: RequestId) -> bool {
-        self.flights.contains_key(&id)
+        self.in_flight.contains_key(&id)
     }
 
     /// The next request, if anything is left and may be requested now.
     pub(in crate::core) fn next(&mut self, id: RequestId) -> Option<Vec<BodyWanted>> {
-        if self.wanted.is_empty() || self.flights.len() >= BODY_REQUESTS_MAX {
+        if self.wanted.is_empty() || self.in_flight.len() >= BODY_REQUESTS_MAX {
             return None;
         }
         let count = self.wanted.len().min(BODIES_PER_REQUEST);
         let batch: Vec<BodyWanted> = self.wanted.drain(..count).collect();
-        self.flights.insert(id, batch.clone());
+        self.in_flight.insert(id, batch.clone());
         Some(batch)
     }
 
     /// A request failed: its bodies are requested again.
     pub(in crate::core) fn failed(&mut self, id: RequestId) {
-        for wanted in self.flights.remove(&id).into_iter().flatten().rev() {
+        for wanted in self.in_flight.remove(&id).into_iter().flatten().rev() {
             self.wanted.push_front(wanted);
         }
     }
 
     pub(in crate::core) fn answered(&mut self, id: RequestId, answer: BodiesAnswer) -> Fetched {
-        let asked = self.flights.remove(&id).unwrap_or_default();
+        let asked = self.in_flight.remove(&id).unwrap_or_default();
         let mut bodies: BTreeMap<Digest, Body> = answer.bodies.into_iter().map(|body| (body.input, body)).collect();
         let mut fetched = Fetched::default();
         for wanted in asked.into_iter().rev() {

@@ -48,7 +48,7 @@ pub(in crate::core) enum SyncError {
     /// The accepted version under another digest: the hub lost history.
     OtherHistory,
     /// A page that does not answer the request, or that leads nowhere.
-    OutOfPlace,
+    Unrelated,
     /// More entries than a target may have.
     TooLarge,
     /// An entry names a policy that was never sent.
@@ -163,13 +163,13 @@ impl Gather {
     /// The hub says that nothing changed since the version asked about.
     pub(in crate::core) fn nothing_new(&mut self, held: &Held<'_>) -> Step {
         if self.walk.after.is_some() || self.walk.since.is_none() {
-            Step::Again(SyncError::OutOfPlace)
+            Step::Again(SyncError::Unrelated)
         } else if self.walk.whole {
             Step::NothingNew
         } else {
             match self.walk.first {
                 Some(at) => self.complete(at, held),
-                None => Step::Again(SyncError::OutOfPlace),
+                None => Step::Again(SyncError::Unrelated),
             }
         }
     }
@@ -222,7 +222,7 @@ impl Gather {
         // A delta never leads from one epoch into the next.
         let crossed = self.walk.since.is_some_and(|since| since.epoch != page.at.epoch);
         if page.snapshot != self.walk.since.is_none() || stuck || crossed {
-            return Err(Step::Again(SyncError::OutOfPlace));
+            return Err(Step::Again(SyncError::Unrelated));
         }
         Ok(())
     }
@@ -278,7 +278,7 @@ impl Gather {
         }
         let (accepted, decommission) = (Accepted { version: at.version, digest: at.digest }, self.decommission);
         if decommission != Decommission::No && self.len > 0 {
-            return Step::Again(SyncError::OutOfPlace);
+            return Step::Again(SyncError::Unrelated);
         }
         if self.onto == Some(accepted) && self.tombstones.is_empty() && decommission == held.decommission {
             return Step::NothingNew;

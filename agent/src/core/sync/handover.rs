@@ -26,7 +26,7 @@ use crate::core::interface::op_result::NotDone;
 use crate::core::interface::write::{AppliedRecord, ChangeDetector, Enrolled, Write};
 use crate::core::model::kinds::View;
 use crate::core::model::seen::Seen;
-use crate::core::work::doing::{Doing, FollowUp};
+use crate::core::work::in_flight::{FollowUp, Purpose};
 use crate::core::work::queue::Next;
 
 impl Core {
@@ -124,7 +124,7 @@ impl Core {
         };
         let mark = Arc::new(Mark { target, ..(*mark).clone() });
         let op = Op::ReTarget { key: key.clone(), version, seen: Box::new(marked), mark, impersonate };
-        self.execute(now, key, Doing::ReTarget(Box::new(seen)), op, out);
+        self.execute(now, key, Purpose::ReTarget(Box::new(seen)), op, out);
     }
 
     /// A mark was rewritten; before that the object was as `seen`.
@@ -152,12 +152,12 @@ impl Core {
             let (managed, resource_version) = (observed.managed, Arc::clone(&observed.resource_version));
             self.set_record(key, AppliedRecord { managed, resource_version, posted: true, ..record });
         }
-        self.look_at(key, *observed);
+        self.see_live(key, *observed);
         if let Some(object) = self.objects.get_mut(key) {
             object.work.succeed();
         }
         self.dirty(key, now);
-        FollowUp::Look
+        FollowUp::Requeue
     }
 }
 

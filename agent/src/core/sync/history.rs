@@ -47,7 +47,7 @@ impl Core {
         if !self.is_broken() {
             self.history = Continuity::Broken;
             self.disk.write(Write::History(Continuity::Broken));
-            self.look_at_removals(now);
+            self.requeue_removals(now);
         }
     }
 
@@ -56,11 +56,11 @@ impl Core {
         if self.is_broken() {
             self.history = Continuity::Whole;
             self.disk.write(Write::History(Continuity::Whole));
-            self.look_at_removals(now);
+            self.requeue_removals(now);
         }
     }
 
-    fn look_at_removals(&mut self, now: Monotonic) {
+    fn requeue_removals(&mut self, now: Monotonic) {
         for key in self.removals.keys().map(|removal| removal.key.clone()).collect::<Vec<_>>() {
             self.enqueue(&key);
             self.dirty(&key, now);
@@ -76,7 +76,7 @@ impl Core {
             Verdict::Delete(_)
             | Verdict::Orphan(_)
             | Verdict::Inspect
-            | Verdict::Look
+            | Verdict::Read
             | Verdict::TransferOwnership
             | Verdict::Forget
             | Verdict::Hold(_)

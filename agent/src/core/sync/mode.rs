@@ -120,7 +120,7 @@ impl Core {
 
     /// Whether anything may be changed at the cluster now.
     pub(in crate::core) fn may_change(&self) -> bool {
-        self.phase == Phase::Running && self.is_in_place() && self.mode.may_change() && !self.is_set_back()
+        self.phase == Phase::Running && self.is_own_cluster() && self.mode.may_change() && !self.is_set_back()
     }
 
     /// Whether anything may be deleted or orphaned now. Every step of a removal asks again: a freeze stops removals that were
@@ -174,7 +174,7 @@ impl Core {
         self.asked = 0;
         self.session.hub_unknown = false;
         // An agent that the hub does not quarantine any more is active only where its identity is of this cluster.
-        if matches!(self.mode, AgentMode::Frozen(FreezeReason::Quarantined(_))) && !self.is_in_place() {
+        if matches!(self.mode, AgentMode::Frozen(FreezeReason::Quarantined(_))) && !self.is_own_cluster() {
             return;
         }
         if std::mem::take(&mut self.mode) != AgentMode::Active {

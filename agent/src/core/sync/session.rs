@@ -39,20 +39,20 @@ const POLL_CUT: Duration = Duration::from_secs(4);
 const POLLS_BEFORE_LONGER: u32 = 100;
 
 mod enrol;
-mod home;
 mod repair;
 mod state;
+mod stored_session;
 mod sync_errors;
 
 pub(in crate::core) use enrol::Token;
 pub(in crate::core) use state::Session;
-use state::{HomeReadReason, Link, Next, RETRY_REFUSED, SetFailure};
+use state::{Link, Next, RETRY_REFUSED, SessionReadReason, SetFailure};
 
 impl Core {
     pub(in crate::core) fn session_start(&mut self, out: &mut Effects) {
         let whole = |core: &Self, entry: &tideline_common::Entry| {
             core.policies.contains_key(&entry.policy)
-                && (entry.state != EntryState::Apply || core.inputs.is_held(&entry.input))
+                && (entry.state != EntryState::Apply || core.inputs.is_stored(&entry.input))
         };
         if !self.desired.iter().all(|(_, entry)| whole(self, entry)) {
             self.session.distrust();
@@ -83,7 +83,7 @@ impl Core {
             formers: self.formers.iter().collect(),
             asked_as: None,
             instance: self.config.instance.clone(),
-            home: self.session.home,
+            persisted: self.session.persisted,
             last: self.session.newest,
             fenced: self.session.fenced,
             capabilities: self.config.capabilities.clone(),
@@ -127,7 +127,7 @@ impl Core {
         match std::mem::replace(&mut self.session.link, Link::Off) {
             Link::Backoff(Next::Enrol) => self.enrol(out),
             Link::Backoff(Next::Open) => match self.session.fenced {
-                Some(fenced) => self.read_home(HomeReadReason::Fenced(fenced), out),
+                Some(fenced) => self.read_stored_session(SessionReadReason::Fenced(fenced), out),
                 None => self.open_session(out),
             },
             Link::Backoff(Next::Poll) => self.poll(now, out),
@@ -141,7 +141,7 @@ impl Core {
             | Link::Enrolling(_)
             | Link::Opening(_)
             | Link::Keeping(_)
-            | Link::Looking(_)
+            | Link::ReadingStoredSession(_)
             | Link::Polling { .. }
             | Link::Gathering { .. }
             | Link::Switching) => self.session.link = link,
@@ -190,7 +190,7 @@ impl Core {
             | Link::Enrolling(_)
             | Link::Opening(_)
             | Link::Keeping(_)
-            | Link::Looking(_)
+            | Link::ReadingStoredSession(_)
             | Link::Polling { .. }
             | Link::Gathering { .. }
             | Link::Fetching { .. }
@@ -221,7 +221,7 @@ impl Core {
             | Link::Enrolling(_)
             | Link::Opening(_)
             | Link::Keeping(_)
-            | Link::Looking(_)
+            | Link::ReadingStoredSession(_)
             | Link::Polling { .. }
             | Link::Gathering { .. }
             | Link::Fetching { .. }
@@ -243,7 +243,7 @@ impl Core {
             | Link::Enrolling(_)
             | Link::Opening(_)
             | Link::Keeping(_)
-            | Link::Looking(_)
+            | Link::ReadingStoredSession(_)
             | Link::Polling { .. }
             | Link::Gathering { .. }
             | Link::Backoff(_) => {}
@@ -304,7 +304,7 @@ impl Core {
                 self.history_broken(now);
                 return self.pause_polling(now, sent, out);
             }
-            DesiredAnswer::SnapshotRequired { .. } | DesiredAnswer::Unknown => Step::Again(SyncError::OutOfPlace),
+            DesiredAnswer::SnapshotRequired { .. } | DesiredAnswer::Unknown => Step::Again(SyncError::Unrelated),
         };
         match step {
             Step::Ask => {
@@ -364,7 +364,7 @@ impl Core {
 
     fn gathered_all(&mut self, change: Box<Change>, out: &mut Effects) {
         let needs = |entry: &&std::sync::Arc<tideline_common::Entry>| {
-            entry.state == EntryState::Apply && !self.inputs.is_held(&entry.input)
+            entry.state == EntryState::Apply && !self.inputs.is_stored(&entry.input)
         };
         let unchanged = self.desired.iter().map(|(_, entry)| entry).filter(|_| self.session.repair.is_needed());
         let wanted: BTreeMap<_, _> = change

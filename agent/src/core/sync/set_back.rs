@@ -18,7 +18,7 @@ use crate::core::model::removal::JournalAge;
 
 /// Longest that a start without the hub waits for lists, from the first answer of the API server on. They take some seconds;
 /// other kinds do not wait longer for a kind that answers later.
-pub(in crate::core) const LOOK_FIRST_MAX: Duration = Duration::from_secs(30);
+pub(in crate::core) const LIST_FIRST_MAX: Duration = Duration::from_secs(30);
 
 /// Whether a mark shows that an entry is older than what was applied under its key. It shows nothing for an object that is not
 /// maintained as its source says: an accepted loss of history may have set its source back, and nobody writes its mark.
@@ -58,14 +58,14 @@ impl Core {
     }
 
     /// Whether nothing is begun yet, because the cluster may still show that the journal was set back.
-    pub(in crate::core) fn looks_first(&self, now: Monotonic) -> bool {
+    pub(in crate::core) fn lists_first(&self, now: Monotonic) -> bool {
         let known = self.journal_age != JournalAge::Unknown || self.kinds.are_heard_of();
-        !known && self.heard_at.is_none_or(|heard| now < heard + LOOK_FIRST_MAX)
+        !known && self.heard_at.is_none_or(|heard| now < heard + LIST_FIRST_MAX)
     }
 
     /// When that ends at the latest. Before the API server has answered there is nothing to begin with.
-    pub(in crate::core) fn look_first_until(&self, now: Monotonic) -> Option<Monotonic> {
-        self.heard_at.filter(|_| self.looks_first(now)).map(|heard| heard + LOOK_FIRST_MAX)
+    pub(in crate::core) fn list_first_until(&self, now: Monotonic) -> Option<Monotonic> {
+        self.heard_at.filter(|_| self.lists_first(now)).map(|heard| heard + LIST_FIRST_MAX)
     }
 
     /// The hub has said what the target is to hold: removals in the journal are part of that, or void.

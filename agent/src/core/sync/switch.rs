@@ -15,7 +15,7 @@ use crate::core::disk::Then;
 use crate::core::interface::effect::Effects;
 use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
 use crate::core::model::change::Change;
-use crate::core::model::removal::{Cause, LET_GO, Removal, RemovalState, before_all_of};
+use crate::core::model::removal::{Cause, ORPHAN, Removal, RemovalState, before_all_of};
 
 /// Entries that came at once after which the maps by key are packed: a thousand leave some 70 KB of gaps.
 const PACK_MIN: usize = 1_000;
@@ -23,7 +23,7 @@ const PACK_MIN: usize = 1_000;
 impl Core {
     /// Writes the new set and everything that must survive with it, all or nothing.
     pub(in crate::core) fn begin_switch(&mut self, mut change: Box<Change>) {
-        self.settle_policies(&mut change);
+        self.resolve_policies(&mut change);
         let Change { accepted, put, remove, policies, tombstones, left_at: _, terminal, decommission } = &*change;
         self.disk.write(Write::Accept {
             accepted: *accepted,
@@ -44,7 +44,7 @@ impl Core {
             self.disk.write(Write::Decommission(*decommission));
         }
         for tombstone in self.left_by_keeping(&change) {
-            self.disk.write(Write::Removing { tombstone, policy: LET_GO });
+            self.disk.write(Write::Removing { tombstone, policy: ORPHAN });
         }
         for removal in self.lapsed_by(&change) {
             self.disk.write(Write::Removed(removal));
@@ -58,8 +58,8 @@ impl Core {
 
     /// The last policy for a key counts for each removal that is under way there. A policy from before something was assigned
     /// there again counts for its own source alone.
-    fn settle_policies(&self, change: &mut Change) {
-        let mut settled = Vec::new();
+    fn resolve_policies(&self, change: &mut Change) {
+        let mut resolved = Vec::new();
         let put = change.put.iter().map(|entry| (&entry.key, Some(&entry.source.uid)));
         let changes = put.chain(change.remove.iter().map(|key| (key, None)));
         let changes: BTreeMap<_, _> = changes.filter(|_| !change.tombstones.is_empty()).collect();
@@ -74,8 +74,8 @@ impl Core {
                 let kept = || self.desired.get(&told.key).map(|entry| &entry.source.uid);
                 let assigned = changes.get(&told.key).copied().unwrap_or_else(kept);
                 let open = self.open_removals_of(&told.key).map(|(tombstone, _)| tombstone);
-                settled.extend(open.chain([told]).map(|tombstone| {
-                    let replaced = assigned.is_some_and(|source| *source != tombstone.source) && !policy.lets_go();
+                resolved.extend(open.chain([told]).map(|tombstone| {
+                    let replaced = assigned.is_some_and(|source| *source != tombstone.source) && !policy.orphans();
                     let policy =
                         if replaced { RemovalPolicy::Absence(Some(policy)) } else { RemovalPolicy::Tombstone(policy) };
                     (tombstone.clone(), policy)
@@ -85,25 +85,25 @@ impl Core {
         for entry in &change.put {
             for (tombstone, removal) in self.open_removals_of(&entry.key) {
                 if let RemovalPolicy::Tombstone(policy) = removal.policy
-                    && !policy.lets_go()
+                    && !policy.orphans()
                     && tombstone.source != entry.source.uid
                     && !change.tombstones.contains_key(tombstone)
                 {
-                    settled.push((tombstone.clone(), RemovalPolicy::Absence(Some(policy))));
+                    resolved.push((tombstone.clone(), RemovalPolicy::Absence(Some(policy))));
                 }
             }
         }
         for (tombstone, policy) in &change.tombstones {
             // It was due for orphaning, and then was assigned and unassigned again.
             if let RemovalPolicy::Absence(last) = policy
-                && self.removals.get(tombstone).is_some_and(|removal| removal.policy.lets_go())
+                && self.removals.get(tombstone).is_some_and(|removal| removal.policy.orphans())
             {
                 let by = self.desired.get(&tombstone.key).map_or(Takeover::Never, |entry| self.takeover_of(entry));
                 let last = last.unwrap_or(PrunePolicy::LEAST).overtaken(by);
-                settled.push((tombstone.clone(), RemovalPolicy::Absence(Some(last))));
+                resolved.push((tombstone.clone(), RemovalPolicy::Absence(Some(last))));
             }
         }
-        change.tombstones.extend(settled);
+        change.tombstones.extend(resolved);
     }
 
     /// The policy for removing an object. One that would be orphaned because it was adopted, or is managed by others, is
@@ -135,7 +135,7 @@ impl Core {
 
     /// Removals that were to orphan an object when something was assigned to its key again.
     pub(in crate::core) fn overtaken(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
-        self.open_removals_of(key).filter(|(_, removal)| removal.policy.lets_go())
+        self.open_removals_of(key).filter(|(_, removal)| removal.policy.orphans())
     }
 
     pub(in crate::core) fn is_overtaken(&self, key: &ObjectKey) -> bool {
@@ -172,7 +172,7 @@ impl Core {
         }
         for removal in self.left_by_keeping(&change) {
             if let Some(removal) = self.removals.get_mut(&removal) {
-                removal.policy = LET_GO;
+                removal.policy = ORPHAN;
             }
         }
         let Change { accepted, put, remove, policies, tombstones, left_at, terminal, decommission } = change;
@@ -395,7 +395,7 @@ impl Core {
         let key = &tombstone.key;
         let assigned = self.desired.get(key).is_some();
         // An orphaned object is not the one that the journal knows, whatever is assigned to its key.
-        let forgotten = |record: &AppliedRecord| record.source == tombstone.source && (!assigned || record.letting_go);
+        let forgotten = |record: &AppliedRecord| record.source == tombstone.source && (!assigned || record.orphaning);
         if self.objects.at(key).record.as_ref().is_some_and(forgotten) {
             self.clear_record(key);
         }
@@ -473,9 +473,9 @@ impl Core {
     pub(in crate::core) fn recorded(&mut self, now: Monotonic, key: &ObjectKey) {
         if let Some(object) = self.objects.get_mut(key) {
             object.unrecorded = object.unrecorded.saturating_sub(1);
-            let let_go = object.unrecorded == 0 && object.record.as_ref().is_some_and(|record| record.letting_go);
+            let orphaned = object.unrecorded == 0 && object.record.as_ref().is_some_and(|record| record.orphaning);
             self.dirty(key, now);
-            if let_go {
+            if orphaned {
                 self.enqueue_removals(key);
             }
         }

@@ -43,7 +43,7 @@ pub(in crate::core) struct World {
     pub(in crate::core) standings: Vec<String>,
     pub(in crate::core) decommissioned: Option<DecommissionReport>,
     /// No session can be kept.
-    pub(in crate::core) full_home: bool,
+    pub(in crate::core) session_store_fails: bool,
     /// Nothing can be written.
     pub(in crate::core) no_journal: bool,
     /// The process is to end.
@@ -119,7 +119,7 @@ impl World {
             persists: 0,
             standings: Vec::new(),
             decommissioned: None,
-            full_home: false,
+            session_store_fails: false,
             no_journal: false,
             stopping: false,
         };
@@ -367,7 +367,7 @@ impl World {
                 }
             }
             Effect::KeepSession { session, cluster } => {
-                let result = if self.full_home || (self.faults && self.random.chance(10)) {
+                let result = if self.session_store_fails || (self.faults && self.random.chance(10)) {
                     Err("full".into())
                 } else {
                     self.journal.session = session;
@@ -376,10 +376,10 @@ impl World {
                 };
                 self.step(Event::SessionKept { result });
             }
-            Effect::ReadHome => {
+            Effect::ReadStoredSession => {
                 let fails = self.faults && self.random.chance(10);
                 let result = if fails { Err("no".into()) } else { Ok(self.journal.session) };
-                self.step(Event::HomeRead { result });
+                self.step(Event::StoredSessionRead { result });
             }
             Effect::Persist { id, writes } => {
                 self.persists += 1;
@@ -461,7 +461,7 @@ impl World {
                 Effect::Send { .. }
                 | Effect::Persist { .. }
                 | Effect::KeepSession { .. }
-                | Effect::ReadHome
+                | Effect::ReadStoredSession
                 | Effect::ListMetadata { .. } => self.pending.push(effect),
             }
         }
@@ -481,10 +481,11 @@ impl World {
         assert!(!local.declarative, "seed {seed}: {key} is not ours");
         let orphans = matches!(op, Op::Orphan { .. });
         assert!(local.created || orphans, "seed {seed}: {key} is deleted and was not created by the agent");
-        // What was to be let go of before it was assigned again is, where it may not be taken over.
-        let lets_go = |policy: &RemovalPolicy| matches!(policy, RemovalPolicy::Tombstone(policy) if policy.lets_go());
+        // What was due for orphaning before it was assigned again is orphaned where it may not be taken over.
+        let says_orphan =
+            |policy: &RemovalPolicy| matches!(policy, RemovalPolicy::Tombstone(policy) if policy.orphans());
         let mut removing = self.journal.removing.iter();
-        let overtaken = removing.any(|(tombstone, policy)| tombstone.key == *key && lets_go(policy));
+        let overtaken = removing.any(|(tombstone, policy)| tombstone.key == *key && says_orphan(policy));
         let assigned = self.journal.entries.iter().any(|entry| entry.key == *key);
         let allowed = !assigned || (overtaken && orphans);
         assert!(allowed, "seed {seed}: {key} is assigned");

@@ -7,7 +7,7 @@ use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason};
 
 use super::conclude::RETRY;
-use super::doing::{Doing, ReadFor};
+use super::in_flight::{Purpose, ReadFor};
 use super::removing::LiveRead;
 use crate::core::Core;
 use crate::core::decide::plan;
@@ -67,7 +67,7 @@ impl Core {
 
     /// Whether anything may begin at the cluster now.
     pub(in crate::core) fn begins(&self, now: Monotonic) -> bool {
-        self.me().is_some() && self.may_change() && !self.looks_first(now)
+        self.me().is_some() && self.may_change() && !self.lists_first(now)
     }
 
     /// Begins whatever may begin now.
@@ -102,7 +102,7 @@ impl Core {
     fn begin_read(&mut self, now: Monotonic, key: &ObjectKey, what_for: ReadFor, out: &mut Effects) {
         if self.objects.get(key).is_some_and(|object| !object.work.is_in_flight()) {
             let version = self.kinds.version(&key.kind);
-            self.execute(now, key, Doing::Read(what_for), Op::Get { key: key.clone(), version }, out);
+            self.execute(now, key, Purpose::Read(what_for), Op::Get { key: key.clone(), version }, out);
         } else {
             self.reports.status_unread(key, self.objects.get_mut(key));
         }
@@ -112,11 +112,11 @@ impl Core {
         &mut self,
         now: Monotonic,
         key: &ObjectKey,
-        doing: Doing,
+        purpose: Purpose,
         op: Op,
         out: &mut Effects,
     ) {
-        let id = self.work.fly(now, key, doing);
+        let id = self.work.start_operation(now, key, purpose);
         if let Some(object) = self.objects.get_mut(key) {
             object.work.begin(id);
             if op.writes() {
@@ -152,7 +152,7 @@ impl Core {
                 .is_some_and(|(seen, record)| seen.uid == record.uid && seen.is_before(&record.resource_version));
         // A list may show the mark of what was let go of since: taken for ours, it would be deleted one day.
         let unproven = !live
-            && object.record.as_ref().is_none_or(|record| record.letting_go)
+            && object.record.as_ref().is_none_or(|record| record.orphaning)
             && seen.as_ref().is_some_and(|seen| seen.mark.is_some());
         let decision = plan::plan(self.situation(me, &entry, policy.as_deref(), &object, seen.as_ref(), view));
         let unread = is_gone_unread(&object, &entry.source.uid, &decision);
@@ -212,13 +212,13 @@ impl Core {
             me,
             entry,
             policy,
-            body: if self.inputs.is_held(&entry.input) { Body::Held } else { Body::Missing },
+            body: if self.inputs.is_stored(&entry.input) { Body::Present } else { Body::Missing },
             record: object.record.as_ref(),
             seen,
             view,
             terminal: object.happened(&entry.source.uid),
             marks: if self.believe_marks { Marks::Believed } else { Marks::Checked },
-            found: if self.is_overtaken(&entry.key) { Found::LetGo } else { Found::AsKnown },
+            found: if self.is_overtaken(&entry.key) { Found::DueForOrphaning } else { Found::AsKnown },
         }
     }
 
@@ -239,25 +239,25 @@ impl Core {
                 self.drifted(now, me, entry, policy, &seen, out);
             }
             (Decision::Nothing(_), _, seen) => {
-                self.settled(now, key);
-                self.let_go_unseen(now, me, key, seen, out);
+                self.stands_as_assigned(now, key);
+                self.orphan_unseen(now, me, key, seen, out);
             }
             (Decision::Record { origin, .. }, Some(policy), Some(seen)) => {
                 self.set_record(key, plan::record_of(entry, &seen, origin, true));
                 // Whoever made it may have ended before that was written.
                 self.note_created(entry, &policy);
-                self.settled(now, key);
+                self.stands_as_assigned(now, key);
             }
             (Decision::Verify { uid, origin }, Some(policy), _) => {
                 let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
                 let op = Op::Compare { entry: Arc::clone(entry), policy, mark, uid };
-                self.execute(now, key, Doing::Verify { entry: Arc::clone(entry), origin }, op, out);
+                self.execute(now, key, Purpose::Verify { entry: Arc::clone(entry), origin }, op, out);
             }
             (decision @ (Decision::Create | Decision::RunAnew(_)), Some(policy), _) => {
                 let ran = if let Decision::RunAnew(ran) = decision { Some(ran) } else { None };
                 let mark = Arc::new(plan::mark_of(me, entry, &policy, Origin::Created));
                 let op = Op::Create { entry: Arc::clone(entry), policy: Arc::clone(&policy), mark, ran };
-                self.execute(now, key, Doing::Create { entry: Arc::clone(entry), policy }, op, out);
+                self.execute(now, key, Purpose::Create { entry: Arc::clone(entry), policy }, op, out);
             }
             (Decision::Apply { uid, takeover, origin }, Some(policy), _) => {
                 if takeover != ApplyTakeover::Adopt && self.is_fought_over(now, entry) {
@@ -266,7 +266,7 @@ impl Core {
                 let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
                 let record = self.objects.get(key).and_then(|object| object.record.clone());
                 let local = plan::left_alone(&policy, record.as_ref().filter(|record| record.uid == uid));
-                let doing = Doing::Apply {
+                let purpose = Purpose::Apply {
                     entry: Arc::clone(entry),
                     policy: Arc::clone(&policy),
                     uid: uid.clone(),
@@ -274,7 +274,7 @@ impl Core {
                     local: Arc::clone(&local),
                 };
                 let op = Op::Apply { entry: Arc::clone(entry), policy, mark, uid, takeover, local };
-                self.execute(now, key, doing, op, out);
+                self.execute(now, key, purpose, op, out);
             }
             (Decision::TransferOwnership { uid, origin }, Some(policy), _) => {
                 if self.is_fought_over(now, entry) {
@@ -285,7 +285,7 @@ impl Core {
                 self.execute(
                     now,
                     key,
-                    Doing::TransferOwnership { entry: Arc::clone(entry), policy, uid, origin },
+                    Purpose::TransferOwnership { entry: Arc::clone(entry), policy, uid, origin },
                     op,
                     out,
                 );
@@ -311,7 +311,7 @@ impl Core {
             (Decision::Skip(reason, why), _, seen) => {
                 self.conclude(now, key, Progress::Withheld, Some(reason), why.to_owned());
                 self.retry(now, key, None);
-                self.let_go_unseen(now, me, key, seen, out);
+                self.orphan_unseen(now, me, key, seen, out);
             }
             (Decision::UpdateRecord, policy, _) => {
                 let once = policy.is_some_and(|policy| policy.mode == ApplyMode::CreateOnly);
@@ -320,10 +320,10 @@ impl Core {
                     let impersonate = entry.impersonate.clone();
                     // What is never applied again claims nothing of anybody.
                     let left = record.left.clone().filter(|_| !once);
-                    let record = AppliedRecord { policy: entry.policy, impersonate, letting_go: false, left, ..record };
+                    let record = AppliedRecord { policy: entry.policy, impersonate, orphaning: false, left, ..record };
                     self.set_record(key, record);
                 }
-                self.settled(now, key);
+                self.stands_as_assigned(now, key);
             }
             (Decision::Fail(reason, message), ..) => {
                 self.conclude(now, key, Progress::Failed, Some(reason), message);

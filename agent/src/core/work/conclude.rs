@@ -7,7 +7,7 @@ use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Reason};
 
 use super::aimd::HOLD_MAX;
-use super::doing::FollowUp;
+use super::in_flight::FollowUp;
 use crate::core::Core;
 use crate::core::decide::plan::is_made_once;
 use crate::core::interface::op_result::Failure;
@@ -24,13 +24,13 @@ const RETRY_THROTTLED_MAX: Duration = Duration::from_secs(30);
 pub(in crate::core) const TRIES_MAX: u32 = 5;
 
 /// Whether an entry that has failed so often, or is to wait for so long, delays others no longer.
-pub(in crate::core) fn is_held_up(failures: u32, not_before: Option<Duration>) -> bool {
+pub(in crate::core) fn is_delayed(failures: u32, not_before: Option<Duration>) -> bool {
     failures >= TRIES_MAX || not_before.is_some_and(|wait| wait > HOLD_MAX)
 }
 
 impl Core {
     /// Nothing is to be done about an assigned object.
-    pub(in crate::core) fn settled(&mut self, now: Monotonic, key: &ObjectKey) {
+    pub(in crate::core) fn stands_as_assigned(&mut self, now: Monotonic, key: &ObjectKey) {
         let Some(object) = self.objects.get_mut(key) else { return };
         object.work.succeed();
         object.drift = None;
@@ -100,14 +100,14 @@ impl Core {
         self.work.dequeue(object, key);
         object.work.fail();
         let failures = object.work.failures();
-        let held_up = is_held_up(failures, not_before);
+        let delayed = is_delayed(failures, not_before);
         let throttled = object.outcome.reason == Some(Reason::Throttled);
         let longest = if throttled { RETRY_THROTTLED_MAX } else { RETRY.1 };
         let factor = self.forbidden_kinds.wait_factor(&key.kind).max(self.not_admitted.wait_factor(&key.kind));
         let wait = self.jitter.half(failures, RETRY.0, longest) * factor;
         let wait = wait.max(not_before.unwrap_or_default());
         self.work.back_off(object, key, now + wait);
-        if held_up {
+        if delayed {
             self.mark_tried(key);
         }
         self.record_failure(now, key);

@@ -37,7 +37,7 @@ pub(in crate::core) enum Admission {
 
 /// What an operation does, as far as it matters here: webhooks are not called for reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::core) enum Does {
+pub(in crate::core) enum Access {
     Read,
     Write,
 }
@@ -82,18 +82,18 @@ struct Stuck {
 }
 
 impl ConcurrencyLimiter {
-    pub(in crate::core) fn began(&mut self, key: &ObjectKey, does: Does) {
+    pub(in crate::core) fn began(&mut self, key: &ObjectKey, access: Access) {
         *self.under_way.entry(key.kind.clone()).or_default() += 1;
-        if does == Does::Write {
+        if access == Access::Write {
             let area = Area::from(key);
             self.stuck_under_way += usize::from(self.stuck.contains_key(&area));
             *self.under_way_in.entry(area).or_default() += 1;
         }
     }
 
-    pub(in crate::core) fn landed(&mut self, key: &ObjectKey, does: Does) {
+    pub(in crate::core) fn finished(&mut self, key: &ObjectKey, access: Access) {
         count_down(&mut self.under_way, &key.kind);
-        if does == Does::Write {
+        if access == Access::Write {
             let area = Area::from(key);
             self.stuck_under_way -= usize::from(self.stuck.contains_key(&area));
             count_down(&mut self.under_way_in, &area);
@@ -135,15 +135,15 @@ impl ConcurrencyLimiter {
     pub(in crate::core) fn judge(
         &mut self,
         now: Monotonic,
-        op: (OpId, &ObjectKey, Does, Duration),
+        op: (OpId, &ObjectKey, Access, Duration),
         result: &OpResult,
         last: OpId,
         jitter: &mut Jitter,
     ) -> BTreeSet<ObjectKey> {
-        let (id, key, does, took) = op;
+        let (id, key, access, took) = op;
         let sign = Sign::of(result, took);
         self.aimd.ended(now, Ended { id, took, sign, last }, jitter);
-        if does == Does::Read {
+        if access == Access::Read {
             return BTreeSet::new();
         }
         let area = Area::from(key);

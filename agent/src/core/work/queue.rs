@@ -10,7 +10,7 @@ use std::time::Duration;
 use tideline_common::{Entry, Monotonic, ObjectKey, Reason, Tombstone};
 
 use super::aimd::ConcurrencyReading;
-use super::doing::{Doing, Flight, ReadFor};
+use super::in_flight::{InFlight, Purpose, ReadFor};
 use super::limiter::{Admission, ConcurrencyLimiter};
 use crate::core::Core;
 use crate::core::interface::effect::{Effect, Effects, OpId, Timer};
@@ -32,7 +32,7 @@ const FINALIZING_MAX: Duration = Duration::from_mins(2);
 #[derive(Debug, Default)]
 pub(in crate::core) struct Work {
     last: u64,
-    flights: BTreeMap<OpId, Flight>,
+    in_flight: BTreeMap<OpId, InFlight>,
     limiter: ConcurrencyLimiter,
     /// By wave.
     ready: BTreeMap<i32, BTreeSet<KeyRef>>,
@@ -75,7 +75,7 @@ pub(in crate::core) enum Next<T> {
 /// An operation that ended.
 #[derive(Debug)]
 pub(in crate::core) struct Landed {
-    pub(in crate::core) flight: Flight,
+    pub(in crate::core) in_flight: InFlight,
     /// What need not wait for a webhook any longer.
     pub(in crate::core) freed: BTreeSet<ObjectKey>,
 }
@@ -285,7 +285,7 @@ impl Work {
 /// What is under way.
 impl Work {
     pub(in crate::core) fn has_room(&mut self, now: Monotonic) -> bool {
-        self.limiter.aimd.has_room(now, self.flights.len())
+        self.limiter.aimd.has_room(now, self.in_flight.len())
     }
 
     /// What is left in the queues waits for what is under way.
@@ -305,14 +305,14 @@ impl Work {
         self.limiter.wait(key)
     }
 
-    pub(in crate::core) fn fly(&mut self, now: Monotonic, key: &ObjectKey, doing: Doing) -> OpId {
+    pub(in crate::core) fn start_operation(&mut self, now: Monotonic, key: &ObjectKey, purpose: Purpose) -> OpId {
         self.last += 1;
         let id = OpId(self.last);
-        if let Doing::Remove { wave, .. } | Doing::Look { wave, .. } = &doing {
+        if let Purpose::Remove { wave, .. } | Purpose::ReadForRemoval { wave, .. } = &purpose {
             *self.removing.entry(*wave).or_default() += 1;
         }
-        self.limiter.began(key, doing.does());
-        self.flights.insert(id, Flight { key: key.clone(), doing, begun: now });
+        self.limiter.began(key, purpose.access());
+        self.in_flight.insert(id, InFlight { key: key.clone(), purpose, begun: now });
         id
     }
 
@@ -324,24 +324,24 @@ impl Work {
         result: &OpResult,
         jitter: &mut Jitter,
     ) -> Option<Landed> {
-        let flight = self.flights.remove(&id)?;
-        let Flight { key, doing, begun } = &flight;
-        self.limiter.landed(key, doing.does());
-        if let Doing::Remove { wave, .. } | Doing::Look { wave, .. } = doing {
+        let in_flight = self.in_flight.remove(&id)?;
+        let InFlight { key, purpose, begun } = &in_flight;
+        self.limiter.finished(key, purpose.access());
+        if let Purpose::Remove { wave, .. } | Purpose::ReadForRemoval { wave, .. } = purpose {
             count_down(&mut self.removing, *wave);
         }
-        let op = (id, key, doing.does(), now.since(*begun));
+        let op = (id, key, purpose.access(), now.since(*begun));
         let freed = self.limiter.judge(now, op, result, self.last(), jitter);
-        Some(Landed { flight, freed })
+        Some(Landed { in_flight, freed })
     }
 
     /// The removal that an operation is a step of.
     pub(in crate::core) fn removal_of(&self, id: OpId) -> Option<&Tombstone> {
-        self.flights.get(&id)?.doing.removal()
+        self.in_flight.get(&id)?.purpose.removal()
     }
 
     pub(in crate::core) fn is_idle(&self) -> bool {
-        self.flights.is_empty()
+        self.in_flight.is_empty()
     }
 
     /// The operation that was begun last.

@@ -17,7 +17,7 @@
 
 use tideline_common::{Entry, Monotonic, Origin, Reason};
 
-use super::doing::FollowUp;
+use super::in_flight::FollowUp;
 use crate::core::Core;
 use crate::core::decide::plan;
 use crate::core::decide::plan::record_of;
@@ -39,7 +39,7 @@ impl Core {
             Ok(Compared { observed, total, differences: _, local: _, at: _ }) => {
                 let seen = Seen::from(&*observed);
                 let template = observed.template;
-                self.look_at(key, *observed);
+                self.see_live(key, *observed);
                 // Whether it was last posted or applied is not known, so the next apply checks.
                 let record = AppliedRecord { template, ..record_of(entry, &seen, origin, true) };
                 let managed = record.managed.filter(|_| total == 0);
@@ -47,7 +47,7 @@ impl Core {
                     self.set_record(key, AppliedRecord { managed, ..record });
                 }
                 self.dirty(key, now);
-                FollowUp::Look
+                FollowUp::Requeue
             }
             Err(NotDone::Stale) => FollowUp::Stale,
             Err(NotDone::Failed(failure)) => {

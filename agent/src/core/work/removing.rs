@@ -7,7 +7,7 @@ use tideline_common::wire::v1::Terminal;
 use tideline_common::{Monotonic, ObjectKey, Reason, Tombstone};
 
 use super::conclude::RETRY;
-use super::doing::Doing;
+use super::in_flight::Purpose;
 use super::queue::Next;
 use crate::core::Core;
 use crate::core::decide::fuse::Passage;
@@ -103,7 +103,7 @@ impl Core {
         if self.is_spared(tombstone) {
             return match live {
                 Some(seen) => self.stays(now, tombstone, &seen),
-                None => self.look(now, tombstone, out),
+                None => self.read_for_removal(now, tombstone, out),
             };
         }
         let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
@@ -112,7 +112,7 @@ impl Core {
             return;
         }
         // Nor is it orphaned, or read again for that, before the journal has it.
-        if object.unrecorded > 0 && object.record.as_ref().is_some_and(|record| record.letting_go) {
+        if object.unrecorded > 0 && object.record.as_ref().is_some_and(|record| record.orphaning) {
             return;
         }
         // An object read just now is not older than the journal, though the cluster may have been set back.
@@ -135,30 +135,30 @@ impl Core {
             unshown: object.presence.is_unshown(),
             view: self.kinds.view(key),
             inspection,
-            looked: live.is_some(),
+            fresh: live.is_some(),
             journal: self.journal_age,
             leaves_too: self.other_removal(tombstone).is_some(),
             decommission: self.decommission,
         });
         let version = self.version_of(tombstone, removal, record);
         let impersonate = record.and_then(|record| record.impersonate.clone());
-        let doing = Doing::Remove { tombstone: tombstone.clone(), wave: removal.wave };
+        let purpose = Purpose::Remove { tombstone: tombstone.clone(), wave: removal.wave };
         let again = entry.is_some_and(|entry| entry.source.uid == tombstone.source);
         let void = again && matches!(removal.policy, RemovalPolicy::Absence(_));
         let empty = live.is_none() && object.seen().is_none();
         if again && !void && removal.state == RemovalState::Finalizing && live.is_none() {
             // Its deletion was accepted: a list from before shows it as it was.
-            return self.look(now, tombstone, out);
+            return self.read_for_removal(now, tombstone, out);
         }
         let verdict = self.while_broken(verdict);
         match self.fused(now, tombstone, verdict) {
-            Verdict::Orphan(authorised) if !self.lets_go(key) => drop(authorised),
+            Verdict::Orphan(authorised) if !self.records_orphaning(key) => drop(authorised),
             Verdict::Delete(authorised) | Verdict::Orphan(authorised) => {
                 self.begun(tombstone);
-                self.execute(now, key, doing, authorised.op(version, impersonate), out);
+                self.execute(now, key, purpose, authorised.op(version, impersonate), out);
             }
-            Verdict::Look => self.look(now, tombstone, out),
-            Verdict::Inspect => self.execute(now, key, doing, Op::Inspect { key: key.clone(), version }, out),
+            Verdict::Read => self.read_for_removal(now, tombstone, out),
+            Verdict::Inspect => self.execute(now, key, purpose, Op::Inspect { key: key.clone(), version }, out),
             Verdict::TransferOwnership | Verdict::Wait => {
                 if !again {
                     self.removal_state(now, tombstone, RemovalState::Waiting);
@@ -220,21 +220,21 @@ impl Core {
 
     /// The object is not known: it lost its label, or is another than an older list showed. So it is read, and judged once
     /// more.
-    pub(in crate::core) fn look(&mut self, now: Monotonic, tombstone: &Tombstone, out: &mut Effects) {
+    pub(in crate::core) fn read_for_removal(&mut self, now: Monotonic, tombstone: &Tombstone, out: &mut Effects) {
         let key = &tombstone.key;
         if !self.may_remove() {
             return;
         }
         let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
         let version = self.version_of(tombstone, removal, object.record.as_ref());
-        let doing = Doing::Look { tombstone: tombstone.clone(), wave: removal.wave };
+        let purpose = Purpose::ReadForRemoval { tombstone: tombstone.clone(), wave: removal.wave };
         drop(object);
-        self.execute(now, key, doing, Op::Get { key: key.clone(), version }, out);
+        self.execute(now, key, purpose, Op::Get { key: key.clone(), version }, out);
     }
 
     /// An object that may not be taken over is orphaned if it was due for that. Without its label no watch shows it: a
     /// creation found it.
-    pub(in crate::core) fn let_go_unseen(
+    pub(in crate::core) fn orphan_unseen(
         &mut self,
         now: Monotonic,
         me: Me,
@@ -278,11 +278,11 @@ impl Core {
 
     /// Whether the journal has it on disk that this object is due for orphaning. Once its mark is gone, nothing else tells it
     /// from an object whose mark was stripped by others, and which is deleted.
-    fn lets_go(&mut self, key: &ObjectKey) -> bool {
+    fn records_orphaning(&mut self, key: &ObjectKey) -> bool {
         let Some(object) = self.objects.get(key) else { return true };
         let Some(record) = object.record.clone() else { return true };
-        if !record.letting_go {
-            self.set_record(key, AppliedRecord { letting_go: true, ..record });
+        if !record.orphaning {
+            self.set_record(key, AppliedRecord { orphaning: true, ..record });
             return false;
         }
         object.unrecorded == 0
@@ -307,7 +307,7 @@ impl Core {
                 Verdict::Orphan(authorised)
             }
             Verdict::Inspect
-            | Verdict::Look
+            | Verdict::Read
             | Verdict::TransferOwnership
             | Verdict::Forget
             | Verdict::Hold(_)

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid};
 
-use super::conclude::{TRIES_MAX, is_held_up};
-use super::doing::{Doing, Flight, FollowUp, ReadFor};
+use super::conclude::{TRIES_MAX, is_delayed};
+use super::in_flight::{FollowUp, InFlight, Purpose, ReadFor};
 use super::queue::Landed;
 use super::removing::LiveRead;
 use crate::core::Core;
@@ -31,7 +31,7 @@ const READS_MAX: u8 = 2;
 pub(in crate::core) enum Step {
     /// No object exists.
     Gone,
-    LetGo,
+    Orphaned,
     Finalizing,
     Inspected {
         foreign: u64,
@@ -52,7 +52,7 @@ impl From<Deleted> for Step {
 impl From<Orphaned> for Step {
     fn from(orphaned: Orphaned) -> Self {
         match orphaned {
-            Orphaned::LetGo => Self::LetGo,
+            Orphaned::Done => Self::Orphaned,
             Orphaned::Gone => Self::Gone,
         }
     }
@@ -69,18 +69,18 @@ impl From<Inspected> for Step {
 
 impl Core {
     pub(in crate::core) fn executed(&mut self, now: Monotonic, id: OpId, result: OpResult, out: &mut Effects) {
-        let Some(Landed { flight, freed }) = self.work.land(now, id, &result, &mut self.jitter) else { return };
+        let Some(Landed { in_flight, freed }) = self.work.land(now, id, &result, &mut self.jitter) else { return };
         for waiting in freed {
             self.enqueue(&waiting);
         }
-        let Flight { key, doing, begun: _ } = flight;
+        let InFlight { key, purpose, begun: _ } = in_flight;
         if let Some(object) = self.objects.get_mut(&key) {
             object.work.end();
         }
-        let removal = doing.removal().cloned();
-        let follow_up = self.ended(now, &key, doing, result, out);
+        let removal = purpose.removal().cloned();
+        let follow_up = self.ended(now, &key, purpose, result, out);
         match (follow_up, removal) {
-            (FollowUp::Look, _) => self.enqueue(&key),
+            (FollowUp::Requeue, _) => self.enqueue(&key),
             (FollowUp::BackOff(not_before), None) => self.retry(now, &key, not_before),
             (FollowUp::BackOff(not_before), Some(tombstone)) => self.retry_removal(now, &tombstone, not_before),
             (FollowUp::Stale, None) => self.missed(now, &key),
@@ -96,53 +96,57 @@ impl Core {
         &mut self,
         now: Monotonic,
         key: &ObjectKey,
-        doing: Doing,
+        purpose: Purpose,
         result: OpResult,
         out: &mut Effects,
     ) -> FollowUp {
-        match (doing, result) {
-            (Doing::Create { entry, policy }, OpResult::Create(result)) => self.created(now, &entry, &policy, result),
-            (Doing::Apply { entry, policy, uid, origin, local }, OpResult::Apply(result)) => {
+        match (purpose, result) {
+            (Purpose::Create { entry, policy }, OpResult::Create(result)) => self.created(now, &entry, &policy, result),
+            (Purpose::Apply { entry, policy, uid, origin, local }, OpResult::Apply(result)) => {
                 let write = Write { origin, posted: false, local };
                 self.applied(now, (&entry, &policy, &uid), write, result, out)
             }
-            (Doing::TransferOwnership { entry, policy, uid, origin }, OpResult::TransferOwnership(result)) => {
+            (Purpose::TransferOwnership { entry, policy, uid, origin }, OpResult::TransferOwnership(result)) => {
                 // Which managedFields entry has the mark by now is for the next apply to find out, if there is one.
                 let write = Write { origin, posted: true, local: Arc::default() };
                 self.ownership_transferred(now, (&entry, &policy, &uid), write, result, out)
             }
-            (Doing::ReTarget(seen), OpResult::ReTarget(result)) => self.mark_written(now, key, &seen, result),
-            (Doing::DryRun { entry, policy, uid }, OpResult::DryRunCreate(result)) => {
+            (Purpose::ReTarget(seen), OpResult::ReTarget(result)) => self.mark_written(now, key, &seen, result),
+            (Purpose::DryRun { entry, policy, uid }, OpResult::DryRunCreate(result)) => {
                 self.dry_run_ended(now, &entry, &policy, &uid, result, out)
             }
-            (Doing::Replace, OpResult::Delete(result)) => self.replaced(now, key, result),
-            (Doing::Remove { tombstone, .. }, OpResult::Delete(result)) => {
+            (Purpose::Replace, OpResult::Delete(result)) => self.replaced(now, key, result),
+            (Purpose::Remove { tombstone, .. }, OpResult::Delete(result)) => {
                 self.step_ended(now, &tombstone, result.map(Step::from), out)
             }
-            (Doing::Remove { tombstone, .. }, OpResult::Orphan(result)) => {
+            (Purpose::Remove { tombstone, .. }, OpResult::Orphan(result)) => {
                 self.step_ended(now, &tombstone, result.map(Step::from), out)
             }
-            (Doing::Remove { tombstone, .. }, OpResult::Inspect(result)) => {
+            (Purpose::Remove { tombstone, .. }, OpResult::Inspect(result)) => {
                 self.step_ended(now, &tombstone, result.map(Step::from).map_err(NotDone::from), out)
             }
-            (Doing::Look { tombstone, .. }, OpResult::Get(result)) => self.looked(now, &tombstone, result, out),
-            (Doing::Read(what_for), OpResult::Get(result)) => self.read(now, key, what_for, result),
-            (Doing::Compare, OpResult::Compare(result)) => self.compared(now, key, result),
-            (Doing::Verify { entry, origin }, OpResult::Compare(result)) => self.verified(now, &entry, origin, result),
+            (Purpose::ReadForRemoval { tombstone, .. }, OpResult::Get(result)) => {
+                self.removal_read(now, &tombstone, result, out)
+            }
+            (Purpose::Read(what_for), OpResult::Get(result)) => self.read(now, key, what_for, result),
+            (Purpose::Compare, OpResult::Compare(result)) => self.compared(now, key, result),
+            (Purpose::Verify { entry, origin }, OpResult::Compare(result)) => {
+                self.verified(now, &entry, origin, result)
+            }
             // The executor is wrong; what it did is found when it is tried again.
-            (Doing::Remove { tombstone, .. } | Doing::Look { tombstone, .. }, _) => {
+            (Purpose::Remove { tombstone, .. } | Purpose::ReadForRemoval { tombstone, .. }, _) => {
                 self.removed(now, &tombstone, Err(ended_as_another().into()), out)
             }
             (
-                Doing::Create { .. }
-                | Doing::Apply { .. }
-                | Doing::TransferOwnership { .. }
-                | Doing::ReTarget(_)
-                | Doing::DryRun { .. }
-                | Doing::Replace
-                | Doing::Read(_)
-                | Doing::Compare
-                | Doing::Verify { .. },
+                Purpose::Create { .. }
+                | Purpose::Apply { .. }
+                | Purpose::TransferOwnership { .. }
+                | Purpose::ReTarget(_)
+                | Purpose::DryRun { .. }
+                | Purpose::Replace
+                | Purpose::Read(_)
+                | Purpose::Compare
+                | Purpose::Verify { .. },
                 _,
             ) => self.operation_failed(now, key, ended_as_another()),
         }
@@ -178,7 +182,7 @@ impl Core {
             }
             Ok(Created::Exists(observed)) => {
                 self.read_by_itself(key, observed.mark.as_deref());
-                let Some(object) = self.objects.get_mut(key) else { return FollowUp::Look };
+                let Some(object) = self.objects.get_mut(key) else { return FollowUp::Requeue };
                 object.presence.found_by_creation(Seen::from(&*observed));
                 let failures = object.work.failures();
                 // That it is another's, which was said of what stands there, is still so.
@@ -187,7 +191,7 @@ impl Core {
                     let message = "another client creates this object each time before the agent does".to_owned();
                     self.conclude(now, key, Progress::Failed, Some(Reason::Conflict), message);
                 }
-                if failures > 0 { FollowUp::BackOff(None) } else { FollowUp::Look }
+                if failures > 0 { FollowUp::BackOff(None) } else { FollowUp::Requeue }
             }
             Err(failure) => {
                 // An API server that had no time, or was not heard, may have made it.
@@ -247,7 +251,7 @@ impl Core {
         let another = |seen: &Seen| seen.uid != *onto;
         // What is there instead may have been seen meanwhile, and the watch would not tell of it again.
         let seen = self.objects.get(key).is_some_and(|object| object.seen().is_some_and(another));
-        if seen { FollowUp::Look } else { FollowUp::Stale }
+        if seen { FollowUp::Requeue } else { FollowUp::Stale }
     }
 
     fn change_failed(
@@ -268,11 +272,11 @@ impl Core {
         let key = &entry.key;
         if self.desired.get(key) != Some(entry) {
             // It changed, or was deleted, while this was under way.
-            return FollowUp::Look;
+            return FollowUp::Requeue;
         }
         if failure.reason == Reason::Vanished {
             self.has_run_as_it_is(entry);
-            return FollowUp::Look;
+            return FollowUp::Requeue;
         }
         if failure.reason == Reason::BodyMissing {
             self.body_is_missing(entry);
@@ -343,7 +347,7 @@ impl Core {
             self.wake_namespace(&key.name);
         }
         // It may have changed while this was under way, and what was seen meanwhile may be later than this write.
-        FollowUp::Look
+        FollowUp::Requeue
     }
 
     fn succeeded(&mut self, now: Monotonic, key: &ObjectKey) {
@@ -375,8 +379,8 @@ impl Core {
         let Some((me, _)) = self.me().zip(self.may_replace(entry, policy, uid)) else { return false };
         let mark = Arc::new(mark_of(me, entry, policy, Origin::Created));
         let op = Op::DryRunCreate { entry: Arc::clone(entry), policy: Arc::clone(policy), mark };
-        let doing = Doing::DryRun { entry: Arc::clone(entry), policy: Arc::clone(policy), uid: uid.clone() };
-        self.execute(now, &entry.key, doing, op, out);
+        let purpose = Purpose::DryRun { entry: Arc::clone(entry), policy: Arc::clone(policy), uid: uid.clone() };
+        self.execute(now, &entry.key, purpose, op, out);
         true
     }
 
@@ -401,13 +405,13 @@ impl Core {
     ) -> FollowUp {
         let key = &entry.key;
         if self.desired.get(key) != Some(entry) {
-            return FollowUp::Look;
+            return FollowUp::Requeue;
         }
         match result {
             Ok(()) => match self.may_replace(entry, policy, uid) {
                 Some(authorised) => {
                     let op = authorised.op(Arc::clone(&entry.version), entry.impersonate.clone());
-                    self.execute(now, key, Doing::Replace, op, out);
+                    self.execute(now, key, Purpose::Replace, op, out);
                     FollowUp::NextStepBegun
                 }
                 // No longer permitted.
@@ -437,7 +441,7 @@ impl Core {
                     object.doubt();
                     object.work.fail_at_least(1);
                 }
-                FollowUp::Look
+                FollowUp::Requeue
             }
             Ok(Deleted::Finalizing) => self.finalizes(now, key),
             Err(NotDone::Stale) => FollowUp::Stale,
@@ -468,17 +472,17 @@ impl Core {
     ) -> FollowUp {
         let key = &tombstone.key;
         if !self.retires(now, tombstone, &result) {
-            return FollowUp::Look;
+            return FollowUp::Requeue;
         }
         if self.desired.get(key).is_some() {
             // The key was assigned again while this was under way.
-            if matches!(result, Ok(Step::Gone | Step::LetGo) | Err(NotDone::Stale))
+            if matches!(result, Ok(Step::Gone | Step::Orphaned) | Err(NotDone::Stale))
                 && let Some(object) = self.objects.get_mut(key)
             {
                 object.doubt();
             }
             if !self.removals.contains_key(tombstone) {
-                return FollowUp::Look;
+                return FollowUp::Requeue;
             }
             // A failed removal waits for its retry: the entry would have it tried again at once.
             if !matches!(result, Err(NotDone::Failed(_))) {
@@ -486,7 +490,7 @@ impl Core {
             }
         }
         match result {
-            Ok(Step::Gone | Step::LetGo) => {
+            Ok(Step::Gone | Step::Orphaned) => {
                 if let Some(object) = self.objects.get_mut(key) {
                     object.unsee();
                 }
@@ -521,7 +525,7 @@ impl Core {
                 // A throttled operation is held once it is known that this is not over soon. What waits for finalizers has
                 // waited for those.
                 let finalizes = throttled && removal.state == RemovalState::Finalizing;
-                let waits = throttled && !is_held_up(removal.failures + 1, retry_after);
+                let waits = throttled && !is_delayed(removal.failures + 1, retry_after);
                 if !finalizes {
                     let state = if waits { RemovalState::Waiting } else { RemovalState::Held(reason, message) };
                     self.removal_state(now, tombstone, state);
@@ -544,7 +548,7 @@ impl Core {
         let Some(removal) = self.removals.get_mut(tombstone) else { return };
         if removal.failures == 0 {
             removal.failures = 1;
-            return self.look(now, tombstone, out);
+            return self.read_for_removal(now, tombstone, out);
         }
         if removal.failures >= MISSES_MAX && removal.state != RemovalState::Finalizing {
             self.removal_state(now, tombstone, RemovalState::Held(Reason::Conflict, MISSED.to_owned()));
@@ -553,7 +557,7 @@ impl Core {
     }
 
     /// The object under the key of a removal was read.
-    fn looked(
+    fn removal_read(
         &mut self,
         now: Monotonic,
         tombstone: &Tombstone,
@@ -596,7 +600,7 @@ impl Core {
                 {
                     object.presence.probe(seen);
                 }
-                self.look_at(key, *observed);
+                self.see_live(key, *observed);
             }
             Ok(None) => {
                 if self.desired.get(key).is_some()
@@ -613,7 +617,7 @@ impl Core {
             object.live.status = Status::None;
         }
         self.dirty(key, now);
-        FollowUp::Look
+        FollowUp::Requeue
     }
 
     fn read_failed(&mut self, now: Monotonic, key: &ObjectKey, what_for: ReadFor, failure: Failure) -> FollowUp {

@@ -79,13 +79,14 @@ fn fake_secret() -> (Arc<Mutex<FakeSecret>>, SecretRef) {
 
 /// Another copy of the data directory, or another identity, has written there meanwhile.
 #[tokio::test]
-async fn what_may_not_be_written_over_is_not_however_often_it_is_tried() -> Result<(), anyhow::Error> {
+async fn a_secret_that_another_writer_owns_is_never_overwritten() -> Result<(), anyhow::Error> {
     let ours = contents(1, Some(5), 3, None);
     for there in [contents(1, Some(5), 4, None), contents(2, Some(6), 1, None)] {
-        let (fake, place) = fake_secret();
+        let (fake, reference) = fake_secret();
         let directory = tempfile::tempdir()?;
         file::save(&directory.path().join(file::FILE), &ours)?;
-        let keeper = Found::look(directory.path(), None, Some(place.clone()), HomeIn::Directory).await?.keep()?;
+        let keeper =
+            Found::load(directory.path(), None, Some(reference.clone()), SessionStore::Directory).await?.keep()?;
         assert_eq!(fake.lock().unwrap().writes, 1, "it is in the Secret before it is used");
         let foreign = json!({"identity.json": ByteString(there.encode())});
         fake.lock().unwrap().put(&foreign);
@@ -111,9 +112,10 @@ async fn what_may_not_be_written_over_is_not_however_often_it_is_tried() -> Resu
 
 #[tokio::test]
 async fn a_refusal_that_says_nothing_new_writes_nothing() -> Result<(), anyhow::Error> {
-    let (fake, place) = fake_secret();
+    let (fake, reference) = fake_secret();
     let directory = tempfile::tempdir()?;
-    let keeper = Found::look(directory.path(), Some(&token(1)), Some(place), HomeIn::Directory).await?.keep()?;
+    let keeper =
+        Found::load(directory.path(), Some(&token(1)), Some(reference), SessionStore::Directory).await?.keep()?;
     keeper.enrol(target(5), None).await?;
     let revoked = keeper.key().public();
     let before = fake.lock().unwrap().writes;
@@ -143,21 +145,21 @@ impl Drop for Unwritable {
 
 /// A Secret that is ahead of the file has the next start take the journal for that of another process.
 #[tokio::test]
-async fn what_the_file_did_not_take_is_not_written_to_the_secret() -> Result<(), anyhow::Error> {
-    let (_fake, place) = fake_secret();
+async fn what_the_file_refused_is_not_written_to_the_secret() -> Result<(), anyhow::Error> {
+    let (_fake, reference) = fake_secret();
     let directory = tempfile::tempdir()?;
-    let look = || Found::look(directory.path(), None, Some(place.clone()), HomeIn::Directory);
+    let load = || Found::load(directory.path(), None, Some(reference.clone()), SessionStore::Directory);
     file::save(&directory.path().join(file::FILE), &contents(1, Some(5), 3, Some(7)))?;
-    let keeper = look().await?.keep()?;
+    let keeper = load().await?.keep()?;
     let unwritable = Unwritable::file_in(directory.path());
     keeper.keep_session(SessionName::new(4, 9), None).await.unwrap_err();
     keeper.enrol(target(6), None).await.unwrap_err();
     keeper.copy_to_secret().await;
-    assert_eq!(look().await?.data(), Data::Current);
+    assert_eq!(load().await?.data(), Data::Current);
     assert_eq!(keeper.newest_session_and_floor().0, SessionName::new(3, 9), "what is not kept is not used");
     drop(unwritable);
     keeper.enrol(target(6), None).await?;
-    let again = look().await?;
+    let again = load().await?;
     assert_eq!(again.data(), Data::Current);
     let again = again.keep()?;
     assert_eq!((again.newest_session_and_floor().0, again.enrolled()), (SessionName::new(3, 9), Some(target(6))));
@@ -165,46 +167,46 @@ async fn what_the_file_did_not_take_is_not_written_to_the_secret() -> Result<(),
 }
 
 #[tokio::test]
-async fn who_is_enrolled_begins_although_the_file_cannot_be_written() -> Result<(), anyhow::Error> {
-    let (fake, place) = fake_secret();
+async fn an_enrolled_agent_starts_though_its_file_cannot_be_written() -> Result<(), anyhow::Error> {
+    let (fake, reference) = fake_secret();
     let directory = tempfile::tempdir()?;
-    let look = |token| Found::look(directory.path(), token, Some(place.clone()), HomeIn::Directory);
+    let load = |token| Found::load(directory.path(), token, Some(reference.clone()), SessionStore::Directory);
     let unwritable = Unwritable::file_in(directory.path());
     let other = token(1);
-    assert!(look(Some(&other)).await?.keep().is_err(), "a key that is not on disk is used for nothing");
+    assert!(load(Some(&other)).await?.keep().is_err(), "a key that is not on disk is used for nothing");
     fs::write(directory.path().join(file::FILE), contents(1, None, 0, None).encode())?;
     let ahead = json!({"identity.json": ByteString(contents(1, Some(5), 4, Some(8)).encode())});
     fake.lock().unwrap().put(&ahead);
-    let keeper = look(None).await?.keep()?;
+    let keeper = load(None).await?.keep()?;
     assert_eq!(keeper.enrolled(), Some(target(5)));
     keeper.copy_to_secret().await;
     assert_eq!(fake.lock().unwrap().secret.as_ref().unwrap()["data"], ahead, "the file holds less");
-    assert_eq!(look(None).await?.data(), Data::Outdated);
+    assert_eq!(load(None).await?.data(), Data::Outdated);
     drop(unwritable);
     keeper.keep_session(SessionName::new(5, 9), None).await?;
-    assert_eq!(look(None).await?.data(), Data::Current);
+    assert_eq!(load(None).await?.data(), Data::Current);
     Ok(())
 }
 
 /// The disk did not let it be removed: were the file as new as the Secret, the next start would rely on it.
 #[tokio::test]
 async fn the_file_is_not_written_before_a_journal_that_is_out_of_date_is_gone() -> Result<(), anyhow::Error> {
-    let (fake, place) = fake_secret();
+    let (fake, reference) = fake_secret();
     let directory = tempfile::tempdir()?;
-    let look = || Found::look(directory.path(), None, Some(place.clone()), HomeIn::Directory);
+    let load = || Found::load(directory.path(), None, Some(reference.clone()), SessionStore::Directory);
     file::save(&directory.path().join(file::FILE), &contents(1, Some(5), 3, Some(7)))?;
     let ahead = contents(1, Some(5), 4, Some(7));
     fake.lock().unwrap().put(&json!({"identity.json": ByteString(ahead.encode())}));
-    let found = look().await?;
+    let found = load().await?;
     assert_eq!(found.data(), Data::Outdated);
     let keeper = found.keep_unwritten();
     let refused = keeper.keep_session(SessionName::new(5, 9), None).await.unwrap_err();
     assert!(matches!(refused, Error::JournalFirst { .. }), "{refused}");
     keeper.copy_to_secret().await;
-    assert_eq!(look().await?.data(), Data::Outdated);
+    assert_eq!(load().await?.data(), Data::Outdated);
     keeper.journal_is_removed().await;
     keeper.keep_session(SessionName::new(5, 9), None).await?;
-    assert_eq!(look().await?.data(), Data::Current);
+    assert_eq!(load().await?.data(), Data::Current);
     Ok(())
 }
 
@@ -218,10 +220,10 @@ fn session_in(fake: &Mutex<FakeSecret>) -> Option<SessionName> {
 /// A session in the data directory alone is lost with the node, and the next replica would be another agent to the hub.
 #[tokio::test]
 async fn a_replica_uses_no_session_and_no_key_that_is_not_in_the_secret() -> Result<(), anyhow::Error> {
-    let (fake, place) = fake_secret();
+    let (fake, reference) = fake_secret();
     let directory = tempfile::tempdir()?;
     file::save(&directory.path().join(file::FILE), &contents(1, Some(5), 3, None))?;
-    let keeper = Found::look(directory.path(), None, Some(place), HomeIn::Secret).await?.keep()?;
+    let keeper = Found::load(directory.path(), None, Some(reference), SessionStore::Secret).await?.keep()?;
     for code in [403, 503] {
         fake.lock().unwrap().refuses = (WRITES, code);
         let refused = keeper.keep_session(SessionName::new(4, 9), None).await.unwrap_err();
@@ -229,7 +231,7 @@ async fn a_replica_uses_no_session_and_no_key_that_is_not_in_the_secret() -> Res
         fake.lock().unwrap().refuses = (ALL, code);
         let unread = keeper.keep_session(SessionName::new(4, 9), None).await.unwrap_err();
         assert!(matches!(unread, Error::SecretUnread { .. }), "another replica may have written there: {unread}");
-        assert!(keeper.read_home().await.is_err());
+        assert!(keeper.read_stored_session().await.is_err());
     }
     assert_eq!(session_in(&fake), Some(SessionName::new(3, 9)));
     keeper.revoked(&keeper.key().public()).await?;
@@ -257,11 +259,11 @@ async fn is_copied(fake: &Mutex<FakeSecret>, session: SessionName) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_secret_or_file_refused_is_written_again_although_nothing_follows() -> Result<(), anyhow::Error> {
-    let (fake, place) = fake_secret();
+async fn a_refused_write_is_retried_though_nothing_new_is_to_be_written() -> Result<(), anyhow::Error> {
+    let (fake, reference) = fake_secret();
     let directory = tempfile::tempdir()?;
     file::save(&directory.path().join(file::FILE), &contents(1, Some(5), 3, None))?;
-    let keeper = Arc::new(Found::look(directory.path(), None, Some(place), HomeIn::Directory).await?.keep()?);
+    let keeper = Arc::new(Found::load(directory.path(), None, Some(reference), SessionStore::Directory).await?.keep()?);
     let (newest, accepted) = watch::channel(None);
     let follows = tokio::spawn(Arc::clone(&keeper).follow(accepted));
     fake.lock().unwrap().refuses = (WRITES, 503);
@@ -289,7 +291,7 @@ async fn what_secret_or_file_refused_is_written_again_although_nothing_follows()
 #[tokio::test(start_paused = true)]
 async fn a_secret_that_is_forbidden_at_the_start_is_not_given_up_by_who_is_known() -> Result<(), anyhow::Error> {
     for (methods, in_file, in_secret) in [(ALL, true, false), (WRITES, true, false), (WRITES, false, true)] {
-        let (fake, place) = fake_secret();
+        let (fake, reference) = fake_secret();
         let directory = tempfile::tempdir()?;
         let known = contents(1, Some(5), 3, None);
         if in_file {
@@ -300,7 +302,7 @@ async fn a_secret_that_is_forbidden_at_the_start_is_not_given_up_by_who_is_known
         }
         fake.lock().unwrap().refuses = (methods, 403);
         let moved = EnrolmentToken { seed: vec![3; 32], ..token(1) };
-        let found = Found::look(directory.path(), Some(&moved), Some(place), HomeIn::Directory).await?;
+        let found = Found::load(directory.path(), Some(&moved), Some(reference), SessionStore::Directory).await?;
         let keeper = Arc::new(found.keep()?);
         let (_newest, accepted) = watch::channel(None);
         let follows = tokio::spawn(Arc::clone(&keeper).follow(accepted));
@@ -315,17 +317,18 @@ async fn a_secret_that_is_forbidden_at_the_start_is_not_given_up_by_who_is_known
 
 /// An agent in one data directory may have been meant to have no Secret; replicas share nothing else.
 #[tokio::test(start_paused = true)]
-async fn who_is_not_known_takes_a_forbidden_secret_for_none_and_a_replica_waits() -> Result<(), anyhow::Error> {
-    let (fake, place) = fake_secret();
+async fn a_new_agent_starts_without_a_forbidden_secret_and_a_replica_waits_for_it() -> Result<(), anyhow::Error> {
+    let (fake, reference) = fake_secret();
     fake.lock().unwrap().refuses = (ALL, 403);
     let (one, two, given) = (tempfile::tempdir()?, tempfile::tempdir()?, token(1));
-    let alone = Found::look(one.path(), Some(&given), Some(place.clone()), HomeIn::Directory).await?.keep()?;
+    let alone =
+        Found::load(one.path(), Some(&given), Some(reference.clone()), SessionStore::Directory).await?.keep()?;
     alone.copy_to_secret().await;
-    let looks = Found::look(two.path(), Some(&given), Some(place), HomeIn::Secret);
-    let mut looks = pin!(looks);
-    assert!(timeout(Duration::from_mins(5), &mut looks).await.is_err());
+    let loads = Found::load(two.path(), Some(&given), Some(reference), SessionStore::Secret);
+    let mut loads = pin!(loads);
+    assert!(timeout(Duration::from_mins(5), &mut loads).await.is_err());
     fake.lock().unwrap().refuses = (&[], 0);
-    looks.await?.keep()?;
+    loads.await?.keep()?;
     assert_eq!(fake.lock().unwrap().writes, 1);
     Ok(())
 }
@@ -343,16 +346,16 @@ fn stored(fake: &Mutex<FakeSecret>) -> Contents {
 async fn a_replica_does_nothing_before_it_has_read_the_secret_whatever_its_directory_says() -> Result<(), anyhow::Error>
 {
     for code in [403, 503] {
-        let (fake, place) = fake_secret();
+        let (fake, reference) = fake_secret();
         let directory = tempfile::tempdir()?;
         file::save(&directory.path().join(file::FILE), &contents(1, Some(5), 3, Some(7)))?;
         let ahead = contents(1, Some(5), 9, Some(12));
         fake.lock().unwrap().put(&json!({"identity.json": ByteString(ahead.encode())}));
         fake.lock().unwrap().refuses = (ALL, code);
-        let mut looks = pin!(Found::look(directory.path(), None, Some(place), HomeIn::Secret));
-        assert!(timeout(Duration::from_hours(1), &mut looks).await.is_err(), "{code}: it begins with what is old");
+        let mut loads = pin!(Found::load(directory.path(), None, Some(reference), SessionStore::Secret));
+        assert!(timeout(Duration::from_hours(1), &mut loads).await.is_err(), "{code}: it begins with what is old");
         fake.lock().unwrap().refuses = (&[], 0);
-        let found = looks.await?;
+        let found = loads.await?;
         assert_eq!(found.data(), Data::Outdated, "{code}");
         assert_eq!(found.keep()?.newest_session_and_floor(), (ahead.session, ahead.floor), "{code}");
     }
@@ -362,14 +365,14 @@ async fn a_replica_does_nothing_before_it_has_read_the_secret_whatever_its_direc
 /// It was restored from a backup, and the Secret could not be read when its agent began.
 #[tokio::test(start_paused = true)]
 async fn a_directory_that_is_behind_never_lowers_the_floor_in_the_secret() -> Result<(), anyhow::Error> {
-    let (fake, place) = fake_secret();
+    let (fake, reference) = fake_secret();
     let directory = tempfile::tempdir()?;
     file::save(&directory.path().join(file::FILE), &contents(1, Some(5), 3, Some(7)))?;
     let ahead = contents(1, Some(5), 3, Some(12));
     fake.lock().unwrap().put(&json!({"identity.json": ByteString(ahead.encode())}));
     fake.lock().unwrap().refuses = (ALL, 503);
-    let look = || Found::look(directory.path(), None, Some(place.clone()), HomeIn::Directory);
-    let keeper = look().await?.keep()?;
+    let load = || Found::load(directory.path(), None, Some(reference.clone()), SessionStore::Directory);
+    let keeper = load().await?.keep()?;
     fake.lock().unwrap().refuses = (&[], 0);
     for session in 4..7 {
         keeper.keep_session(SessionName::new(session, 9), None).await?;
@@ -377,7 +380,7 @@ async fn a_directory_that_is_behind_never_lowers_the_floor_in_the_secret() -> Re
         let there = stored(&fake);
         assert_eq!((there.session, there.floor), (SessionName::new(session, 9), ahead.floor));
     }
-    assert_eq!(look().await?.data(), Data::Outdated, "the journal is of a set that is older than the Secret's");
+    assert_eq!(load().await?.data(), Data::Outdated, "the journal is of a set that is older than the Secret's");
     Ok(())
 }
 
@@ -385,15 +388,15 @@ async fn a_directory_that_is_behind_never_lowers_the_floor_in_the_secret() -> Re
 #[tokio::test(start_paused = true)]
 async fn a_secret_that_was_forbidden_at_the_start_is_asked_for_again_and_its_identity_used() -> Result<(), anyhow::Error>
 {
-    let (fake, place) = fake_secret();
+    let (fake, reference) = fake_secret();
     let directory = tempfile::tempdir()?;
     let known = contents(1, Some(5), 3, Some(7));
     let given = token(1);
     let there = json!({"identity.json": ByteString(known.encode())});
     fake.lock().unwrap().put(&there);
     fake.lock().unwrap().refuses = (ALL, 403);
-    let look = || Found::look(directory.path(), Some(&given), Some(place.clone()), HomeIn::Directory);
-    let keeper = Arc::new(look().await?.keep()?);
+    let load = || Found::load(directory.path(), Some(&given), Some(reference.clone()), SessionStore::Directory);
+    let keeper = Arc::new(load().await?.keep()?);
     let (_newest, accepted) = watch::channel(None);
     let follows = tokio::spawn(Arc::clone(&keeper).follow(accepted));
     let found = keeper.found_in_secret();
@@ -404,7 +407,7 @@ async fn a_secret_that_was_forbidden_at_the_start_is_asked_for_again_and_its_ide
     follows.abort();
     assert!(keeper.superseded().borrow().is_none(), "nobody else has taken it");
     assert_eq!(fake.lock().unwrap().secret.as_ref().unwrap()["data"], there, "it is not written over");
-    let again = look().await?;
+    let again = load().await?;
     assert_eq!(again.data(), Data::Outdated);
     assert_eq!((again.keep()?.key().seed(), known.enrolled), (known.seed.as_bytes(), Some(target(5))));
     Ok(())
@@ -413,7 +416,7 @@ async fn a_secret_that_was_forbidden_at_the_start_is_asked_for_again_and_its_ide
 /// The Secret could not be read when the agent began, and its data directory is behind: it was made while the Secret was
 /// forbidden, or restored from before a key was replaced, or from before a handover.
 #[tokio::test(start_paused = true)]
-async fn what_is_behind_a_secret_that_was_not_read_is_told_of_it_when_it_can_be() -> Result<(), anyhow::Error> {
+async fn a_data_directory_behind_an_unread_secret_learns_of_it_once_it_is_readable() -> Result<(), anyhow::Error> {
     let later = |contents: Contents| Contents { generation: 1, ..contents };
     let heir = Contents { formers: vec![target(5).target], ..later(contents(1, Some(6), 3, None)) };
     for (in_file, in_secret) in [
@@ -422,15 +425,15 @@ async fn what_is_behind_a_secret_that_was_not_read_is_told_of_it_when_it_can_be(
         (contents(1, Some(5), 3, None), heir),
     ] {
         for code in [403, 503] {
-            let (fake, place) = fake_secret();
+            let (fake, reference) = fake_secret();
             let directory = tempfile::tempdir()?;
             file::save(&directory.path().join(file::FILE), &in_file)?;
             let there = json!({"identity.json": ByteString(in_secret.encode())});
             fake.lock().unwrap().put(&there);
             fake.lock().unwrap().refuses = (ALL, code);
             let given = token(1);
-            let look = || Found::look(directory.path(), Some(&given), Some(place.clone()), HomeIn::Directory);
-            let keeper = Arc::new(look().await?.keep()?);
+            let load = || Found::load(directory.path(), Some(&given), Some(reference.clone()), SessionStore::Directory);
+            let keeper = Arc::new(load().await?.keep()?);
             let (_newest, accepted) = watch::channel(None);
             let follows = tokio::spawn(Arc::clone(&keeper).follow(accepted));
             passes(Duration::from_mins(10)).await;
@@ -441,7 +444,7 @@ async fn what_is_behind_a_secret_that_was_not_read_is_told_of_it_when_it_can_be(
             follows.abort();
             assert!(keeper.superseded().borrow().is_none(), "nobody else has taken it");
             assert_eq!(fake.lock().unwrap().secret.as_ref().unwrap()["data"], there, "it is not written over");
-            let again = look().await?.keep()?;
+            let again = load().await?.keep()?;
             assert_eq!((again.key().seed(), again.enrolled()), (in_secret.seed.as_bytes(), in_secret.enrolled.clone()));
         }
     }
@@ -449,11 +452,11 @@ async fn what_is_behind_a_secret_that_was_not_read_is_told_of_it_when_it_can_be(
 }
 
 #[tokio::test]
-async fn who_has_read_the_secret_gives_way_to_whoever_replaces_the_key_there() -> Result<(), anyhow::Error> {
-    let (fake, place) = fake_secret();
+async fn an_agent_that_read_the_secret_gives_way_to_one_that_replaces_the_key_there() -> Result<(), anyhow::Error> {
+    let (fake, reference) = fake_secret();
     let directory = tempfile::tempdir()?;
     file::save(&directory.path().join(file::FILE), &contents(1, Some(5), 3, None))?;
-    let keeper = Found::look(directory.path(), None, Some(place), HomeIn::Directory).await?.keep()?;
+    let keeper = Found::load(directory.path(), None, Some(reference), SessionStore::Directory).await?.keep()?;
     let another = Contents { generation: 1, ..contents(2, Some(5), 3, None) };
     fake.lock().unwrap().put(&json!({"identity.json": ByteString(another.encode())}));
     keeper.keep_session(SessionName::new(4, 9), None).await?;
@@ -476,10 +479,10 @@ async fn who_has_read_the_secret_gives_way_to_whoever_replaces_the_key_there() -
 #[tokio::test(start_paused = true)]
 async fn a_secret_that_was_forbidden_is_made_when_it_may_be() -> Result<(), anyhow::Error> {
     for methods in [ALL, WRITES] {
-        let (fake, place) = fake_secret();
+        let (fake, reference) = fake_secret();
         let directory = tempfile::tempdir()?;
         fake.lock().unwrap().refuses = (methods, 403);
-        let found = Found::look(directory.path(), Some(&token(1)), Some(place), HomeIn::Directory).await?;
+        let found = Found::load(directory.path(), Some(&token(1)), Some(reference), SessionStore::Directory).await?;
         let keeper = Arc::new(found.keep()?);
         let (_newest, accepted) = watch::channel(None);
         let follows = tokio::spawn(Arc::clone(&keeper).follow(accepted));
@@ -512,7 +515,7 @@ async fn a_file_that_is_lost_under_a_running_agent_is_written_anew_with_its_next
     is_whole(4);
     unreadable(&path)?;
     assert!(matches!(file::read(&path), Err(Error::Unread { .. })));
-    assert_eq!(keeper.read_home().await?, SessionName::new(4, 9), "it tells of no other process");
+    assert_eq!(keeper.read_stored_session().await?, SessionName::new(4, 9), "it tells of no other process");
     assert_eq!(keeper.keep_session(SessionName::new(4, 9), None).await?, SessionName::new(4, 9));
     is_whole(4);
     // What a newer version wrote is left alone.
@@ -532,20 +535,20 @@ fn unreadable(path: &Path) -> std::io::Result<()> {
 
 #[tokio::test(start_paused = true)]
 async fn the_secret_serves_where_the_file_cannot_be_read() -> Result<(), anyhow::Error> {
-    let (fake, place) = fake_secret();
+    let (fake, reference) = fake_secret();
     let directory = tempfile::tempdir()?;
     let path = directory.path().join(file::FILE);
     let known = contents(1, Some(5), 3, Some(7));
     file::save(&path, &known)?;
     unreadable(&path)?;
-    let look = |place| Found::look(directory.path(), None, place, HomeIn::Directory);
-    for place in [None, Some(place.clone())] {
-        let alone = look(place).await.map(drop).unwrap_err();
+    let load = |reference| Found::load(directory.path(), None, reference, SessionStore::Directory);
+    for reference in [None, Some(reference.clone())] {
+        let alone = load(reference).await.map(drop).unwrap_err();
         assert!(matches!(alone, Error::Unread { .. }), "{alone}");
         assert!(alone.to_string().contains("restore it from a backup"), "{alone}");
     }
     fake.lock().unwrap().put(&json!({"identity.json": ByteString(known.encode())}));
-    let found = look(Some(place)).await?;
+    let found = load(Some(reference)).await?;
     assert_eq!(found.data(), Data::Outdated, "the file would say which session was its last");
     assert_eq!(found.keep()?.enrolled(), Some(target(5)));
     assert_eq!(file::read(&path)?, Some(known));
@@ -555,12 +558,12 @@ async fn the_secret_serves_where_the_file_cannot_be_read() -> Result<(), anyhow:
 /// Another replica may have written it: reading it as empty would make two agents.
 #[tokio::test(start_paused = true)]
 async fn a_replica_waits_for_a_damaged_secret_to_be_written_anew() -> Result<(), anyhow::Error> {
-    let (fake, place) = fake_secret();
+    let (fake, reference) = fake_secret();
     let directory = tempfile::tempdir()?;
     file::save(&directory.path().join(file::FILE), &contents(1, Some(5), 3, None))?;
-    let keeper = Arc::new(Found::look(directory.path(), None, Some(place), HomeIn::Secret).await?.keep()?);
+    let keeper = Arc::new(Found::load(directory.path(), None, Some(reference), SessionStore::Secret).await?.keep()?);
     fake.lock().unwrap().put(&json!({"identity.json": ByteString(b"{}".to_vec())}));
-    let unread = keeper.read_home().await.unwrap_err();
+    let unread = keeper.read_stored_session().await.unwrap_err();
     assert!(matches!(unread, Error::SecretUnread { .. }), "{unread}");
     keeper.keep_session(SessionName::new(4, 9), None).await.unwrap_err();
     let (_newest, accepted) = watch::channel(None);

@@ -163,7 +163,7 @@ proptest! {
 
     /// Other than what only says something of one object by itself, and bodies.
     #[test]
-    fn wherever_a_crash_comes_a_batch_is_there_or_is_not(
+    fn a_batch_is_atomic_wherever_a_crash_comes(
         former in writes(300),
         with in writes(300),
         first in 0..OBJECTS / 2,
@@ -248,7 +248,7 @@ async fn a_set_comes_with_its_removals_wherever_a_crash_comes() -> Result<(), an
 
 /// The next start would finish it too, and undo later writes.
 #[tokio::test]
-async fn what_a_disk_refused_the_rest_of_is_finished_before_anything_else_is_written() -> Result<(), anyhow::Error> {
+async fn a_batch_written_in_part_is_finished_before_anything_else_is_written() -> Result<(), anyhow::Error> {
     let (second, groups) = switched()?;
     let switch = groups.iter().position(is_switch).expect("it is switched");
     let directory = tempfile::tempdir()?;

@@ -398,7 +398,7 @@ async fn a_full_disk_at_the_start_takes_the_room_of_journals_that_cannot_be_used
 
 /// Each is as large as the journal was.
 #[tokio::test]
-async fn of_damaged_journals_the_first_and_the_last_are_kept() -> Result<(), anyhow::Error> {
+async fn the_first_and_the_last_damaged_journals_are_kept() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     for n in 1..=4 {

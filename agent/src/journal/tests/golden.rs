@@ -16,7 +16,7 @@ use tideline_common::{EnrolmentToken, HubId, SessionName};
 use tokio::sync::watch;
 
 use super::*;
-use crate::identity::{Found, HomeIn, TargetName};
+use crate::identity::{Found, SessionStore, TargetName};
 
 /// What is recorded now. It rises with each release that changes a layout, so that recordings of earlier ones stay.
 const RECORDING: &str = "v1";
@@ -120,7 +120,7 @@ fn unsent() -> ObjectReport {
 
 /// The identity of an agent that had another target before, and whose key was revoked.
 async fn record_identity(directory: &Path) -> Result<(), anyhow::Error> {
-    let keeper = Arc::new(Found::look(directory, Some(&token()), None, HomeIn::Directory).await?.keep()?);
+    let keeper = Arc::new(Found::load(directory, Some(&token()), None, SessionStore::Directory).await?.keep()?);
     for (target, revision) in [(former(), 6), (target(), 7)] {
         keeper.enrol(TargetName { target, name: "store-1".to_owned() }, None).await?;
         // It writes the newest set before it ends, which it does when nobody tells of a set any more.
@@ -172,7 +172,7 @@ async fn every_golden_data_directory_is_read() -> Result<(), anyhow::Error> {
 async fn is_read(recording: &Path) -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     copy((recording, directory.path()), |file| file.with_extension(""), unpack)?;
-    let found = Found::look(directory.path(), None, None, HomeIn::Directory).await?.keep()?;
+    let found = Found::load(directory.path(), None, None, SessionStore::Directory).await?.keep()?;
     assert_eq!(found.enrolled().map(|enrolled| enrolled.target), Some(target()));
     assert_eq!(found.newest_session_and_floor(), (SESSION, Some(floor(target(), 7))));
     assert_eq!(found.pin().hub, token().hub);

@@ -72,7 +72,7 @@ proptest! {
 
     /// Whatever is written, and how large it is; and a log that is written anew is as small as the bound has it.
     #[test]
-    fn what_it_takes_on_disk_has_a_bound(rounds in prop::collection::vec(round(), 1..12)) {
+    fn the_size_on_disk_is_bounded(rounds in prop::collection::vec(round(), 1..12)) {
         let directory = in_test(tempfile::tempdir())?;
         let path = directory.path().join("journal");
         drop(in_test(Journal::open(&path))?);
@@ -107,7 +107,7 @@ proptest! {
 
 /// Writing it anew takes as much memory again, and gains nothing while it only grows.
 #[tokio::test]
-async fn what_is_put_in_for_the_first_time_counts_as_held() -> Result<(), anyhow::Error> {
+async fn a_first_fill_counts_as_live_data_and_causes_no_rewrite() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     let slot = Slot::new(&path, Engine::open(&path)?, Numbers::default(), 0, 0);
@@ -124,7 +124,7 @@ async fn what_is_put_in_for_the_first_time_counts_as_held() -> Result<(), anyhow
 }
 
 #[tokio::test]
-async fn what_is_written_anew_holds_the_same() -> Result<(), anyhow::Error> {
+async fn a_rewritten_log_has_the_same_content() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     let entries = filled(&path, 2_000).await?;
@@ -181,7 +181,7 @@ async fn bodies_that_cannot_be_read_are_left_out_of_what_is_written_anew_and_cou
 }
 
 #[tokio::test]
-async fn what_could_not_be_written_anew_is_not_tried_again_at_once() -> Result<(), anyhow::Error> {
+async fn a_failed_rewrite_is_not_retried_at_once() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     let (_, engine) = grown(&path, 1).await?;
@@ -197,7 +197,7 @@ async fn what_could_not_be_written_anew_is_not_tried_again_at_once() -> Result<(
 }
 
 #[tokio::test]
-async fn half_a_copy_does_not_stay() -> Result<(), anyhow::Error> {
+async fn an_incomplete_copy_is_removed() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     let entries = filled(&path, 20).await?;

@@ -52,7 +52,7 @@ async fn a_journal_that_three_processes_died_over_is_set_aside() -> Result<(), a
 }
 
 #[tokio::test]
-async fn what_died_before_the_machine_was_booted_counts_no_more() -> Result<(), anyhow::Error> {
+async fn deaths_of_an_earlier_boot_do_not_count() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     filled(&path, 3).await?;
@@ -88,7 +88,7 @@ async fn an_opening_that_was_asked_to_stop_does_not_count() -> Result<(), anyhow
 
 /// The disk hangs where deaths are noted, too: in a pipe that nobody reads from.
 #[tokio::test]
-async fn who_is_asked_to_stop_does_not_wait_for_a_disk_that_hangs() -> Result<(), anyhow::Error> {
+async fn a_stop_does_not_wait_for_a_hanging_disk() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     die_over(directory.path())?;
@@ -130,7 +130,7 @@ async fn an_opening_that_was_given_up_moves_nothing_aside() -> Result<(), anyhow
 }
 
 #[tokio::test]
-async fn what_the_medium_refuses_beside_the_journal_is_not_its_damage() -> Result<(), anyhow::Error> {
+async fn an_i_o_error_beside_the_journal_is_not_damage_of_it() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     filled(&path, 3).await?;
@@ -176,7 +176,7 @@ async fn an_opening_that_hangs_ends_when_it_is_asked_to_stop_and_does_not_count(
 
 /// It hangs in the reserve, a pipe that is opened and not read from.
 #[tokio::test]
-async fn what_is_done_right_after_a_journal_was_read_counts_too() -> Result<(), anyhow::Error> {
+async fn the_work_right_after_reading_a_journal_counts_as_opening() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("journal");
     filled(&path, 3).await?;
@@ -212,7 +212,7 @@ async fn a_crash_once_it_was_moved_aside_leaves_nothing_to_move() -> Result<(), 
 }
 
 #[test]
-fn what_the_medium_refuses_once_is_read_again() {
+fn a_single_i_o_error_is_retried() {
     let eio = || Error::Io { action: "read", path: "journal".into(), source: rustix::io::Errno::IO.into() };
     let tried = |refusals: u32, error: fn() -> Error| {
         let mut tries = 0;
@@ -246,7 +246,7 @@ fn an_opening_takes_as_long_as_something_moves() {
 }
 
 #[test]
-fn what_waits_for_the_disk_is_waited_for() {
+fn an_opening_that_waits_for_the_disk_is_not_given_up() {
     let begun = Instant::now();
     let mut standstill = Standstill { moved: 7, since: begun };
     let answered = begun + 10 * STILL_MAX;
@@ -262,7 +262,7 @@ fn what_waits_for_the_disk_is_waited_for() {
 }
 
 #[test]
-fn what_the_engine_reads_and_writes_moves_an_opening() -> Result<(), anyhow::Error> {
+fn reads_and_writes_of_the_engine_count_as_progress_of_an_opening() -> Result<(), anyhow::Error> {
     let directory = tempfile::tempdir()?;
     let path = directory.path().join("some");
     let (begin, begun) = std::sync::mpsc::sync_channel(0);

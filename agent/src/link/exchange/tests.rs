@@ -102,7 +102,7 @@ fn a_signed_refusal_is_a_refusal() {
 }
 
 #[test]
-fn what_is_not_the_hubs_is_no_answer() {
+fn an_answer_that_the_hub_did_not_sign_is_refused() {
     let portal = Returned {
         status: 200,
         content_type: Some("text/html".to_owned()),
@@ -142,7 +142,7 @@ fn what_is_not_the_hubs_is_no_answer() {
 }
 
 #[test]
-fn another_key_request_status_run_or_content_is_no_answer() {
+fn an_answer_signed_by_another_key_or_for_another_request_status_run_or_content_is_refused() {
     let good = signed(&hub(), 200, &DesiredAnswer::NothingNew, "nonce");
     let other_key = signed(&SigningKey::from_seed([2; 32]), 200, &DesiredAnswer::NothingNew, "nonce");
     check_not_the_hub(

@@ -17,8 +17,8 @@ fn pod() -> Value {
 }
 
 fn found(path: &str) -> Vec<String> {
-    let places = FieldPath::parse(path).unwrap_or_else(|error| panic!("{path}: {error}")).find(&pod());
-    places.iter().map(ToString::to_string).collect()
+    let elements = FieldPath::parse(path).unwrap_or_else(|error| panic!("{path}: {error}")).find(&pod());
+    elements.iter().map(ToString::to_string).collect()
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn json_paths_name_several_fields_and_those_that_meet_a_filter() {
 }
 
 #[test]
-fn what_is_no_path_says_where_and_what_would_be() {
+fn a_malformed_path_error_names_the_byte_and_what_was_expected() {
     for (path, message) in [
         ("spec.replicas", "begins with neither"),
         ("", "begins with neither"),
@@ -85,7 +85,7 @@ fn a_field_that_is_removed_leaves_no_empty_map() {
 
 proptest! {
     #[test]
-    fn no_text_makes_the_parser_panic_and_every_place_found_is_there(text in "[$/][a-z~01.\\[\\]?@='\"*() \\\\ü]{0,24}") {
+    fn no_text_makes_the_parser_panic_and_every_path_found_exists(text in "[$/][a-z~01.\\[\\]?@='\"*() \\\\ü]{0,24}") {
         if let Ok(path) = FieldPath::parse(&text) {
             let pod = pod();
             for way in path.find(&pod) {

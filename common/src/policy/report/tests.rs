@@ -56,7 +56,7 @@ proptest! {
 }
 
 #[test]
-fn only_what_is_asked_for_is_left() {
+fn only_the_asked_paths_of_a_status_are_left() {
     let status = json!({
         "replicas": 3, "readyReplicas": 2, "other": {"deep": [1, 2, 3]},
         "conditions": [

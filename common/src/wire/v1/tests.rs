@@ -122,7 +122,7 @@ fn session_is_stable() {
             facts: facts(),
             accepted: Some(Attested { set: accepted(), attestation: attestation(version(71)) }),
             instance: Instance { id: InstanceId(0x3f9c_2b7d_10e8_a645), host: "store-0042-0".to_owned() },
-            home: SessionName::new(7, 5),
+            persisted: SessionName::new(7, 5),
             last: SessionNumber(9),
             fenced: Some(Fenced { session: SessionName::new(7, 5), by: SessionName::new(9, 6) }),
             capabilities: Capabilities::all(),
@@ -394,7 +394,7 @@ fn reported_is_stable() {
 }
 
 #[test]
-fn what_was_made_of_objects_is_stable() {
+fn the_encoding_of_associated_counts_is_stable() {
     let pods = Tally {
         total: 3,
         ready: 1,
@@ -458,7 +458,7 @@ fn refusal_is_stable() {
 }
 
 #[test]
-fn an_unknown_word_of_a_tombstone_destroys_nothing() {
+fn an_unknown_policy_value_of_a_tombstone_destroys_nothing() {
     let text = r#"{"kind": "Job", "group": "batch", "namespace": "a", "name": "b", "sourceUid": "u",
         "prune": "Shred", "pruneAdopted": "Shred", "approveDeletions": "Always"}"#;
     let read: Unassignment = serde_json::from_str(text).expect("it reads");
@@ -504,7 +504,7 @@ fn handover_has_its_file() {
 }
 
 #[test]
-fn what_ended_has_ended_whatever_is_heard_late() {
+fn a_terminal_state_is_kept_whatever_is_heard_late() {
     use Terminal::{CreatedOnce, Finished, MayHaveRun, Released, Started, Unknown};
     for fact in [Finished, CreatedOnce, Started, MayHaveRun, Released, Unknown] {
         assert_eq!(fact.is_news_after(None), fact != Unknown);

@@ -178,7 +178,7 @@ fn what_a_target_is_to_keep_is_let_go_of_whether_or_not_an_agent_has_a_key_then(
             hub.engine.target_seen(hub.now, in_service(false), Some(leaves(1)));
             hub.persist();
             hub.pass(SETTLE * 2);
-            assert!(hub.tombstones().iter().all(|policy| !policy.lets_go()));
+            assert!(hub.tombstones().iter().all(|policy| !policy.orphans()));
         }
         let kept = TargetRecord { decommission: Decommission::Keep, ..agent(1) };
         hub.engine.target_seen(hub.now, keeps(false), has_key.then_some(kept));
@@ -188,7 +188,7 @@ fn what_a_target_is_to_keep_is_let_go_of_whether_or_not_an_agent_has_a_key_then(
         hub.engine.target_seen(hub.now, unselected, Some(agent(1)));
         hub.persist();
         let tombstones = hub.tombstones();
-        let all = tombstones.len() == 5 && tombstones.iter().all(|policy| policy.lets_go());
+        let all = tombstones.len() == 5 && tombstones.iter().all(|policy| policy.orphans());
         assert!(all, "Remove before: {before}, has a key: {has_key}: {tombstones:?}");
     }
 }

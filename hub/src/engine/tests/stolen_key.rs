@@ -153,7 +153,7 @@ fn a_holder_that_gets_its_place_back_is_asked_for_all_and_what_was_said_instead_
     let link::Request::Session(request, from) = asks(1) else { unreachable!("it is one") };
     let own = SessionName::new(1, 0);
     let fenced = Some(Fenced { session: own, by: copied });
-    let request = SessionRequest { home: own, last: copied.number, fenced, ..*request };
+    let request = SessionRequest { persisted: own, last: copied.number, fenced, ..*request };
     let (_, _answer) = hub.engine.request(hub.now, target(), link::Request::Session(Box::new(request), from));
     let session = begins(&mut hub, 1, own).unwrap();
     assert_ne!(session, copied);

@@ -132,6 +132,6 @@ impl Draft<'_> {
 
 /// The targets that are to delete it.
 fn deleted_at(tombstones: &Tombstones) -> RoaringBitmap {
-    let deletes = tombstones.policies().filter(|((policy, _), _)| !policy.lets_go());
+    let deletes = tombstones.policies().filter(|((policy, _), _)| !policy.orphans());
     deletes.fold(RoaringBitmap::new(), |all, (_, targets)| all | targets)
 }

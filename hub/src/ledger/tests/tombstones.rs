@@ -153,7 +153,7 @@ fn a_tombstone_says_by_what_right_it_might_have_been_taken_over() {
     let refused = PrunePolicy { prune_adopted: PruneAdopted::AsCreated, adopted: Some(Takeover::Never), ..DELETE };
     assert_eq!(told(&kept, 0, since), both("u", refused));
     kept.restart();
-    assert!(refused.lets_go());
+    assert!(refused.orphans());
     assert_eq!(told(&kept, 0, since)[0], both("u", refused)[0]);
 }
 

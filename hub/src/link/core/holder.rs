@@ -130,7 +130,7 @@ fn is_zero(value: &u32) -> bool {
 #[derive(Clone, Debug)]
 pub(super) struct Asks {
     pub(super) who: Seen,
-    pub(super) home: SessionName,
+    pub(super) persisted: SessionName,
     pub(super) last: SessionNumber,
     pub(super) fenced: Option<Fenced>,
     pub(super) capabilities: Capabilities,
@@ -205,7 +205,7 @@ impl Holder {
     fn is_absurd(&self, asks: &Asks) -> bool {
         let given = self.record.session.number.max(self.record.newest).0;
         let fenced = asks.fenced.iter().flat_map(|fenced| [fenced.session.number, fenced.by.number]);
-        let claimed = [asks.last, asks.home.number].into_iter().chain(fenced).max().unwrap_or_default();
+        let claimed = [asks.last, asks.persisted.number].into_iter().chain(fenced).max().unwrap_or_default();
         claimed.0.saturating_sub(given) > AHEAD_MAX
     }
 
@@ -225,7 +225,7 @@ impl Holder {
                 return Verdict::Busy(left);
             }
         }
-        let known = self.knows(asks.home);
+        let known = self.knows(asks.persisted);
         let vacant = self.is_vacant(now, who, known);
         if self.record.entitled == Some(who) {
             return self.offer(now, asks, OfferGround::Back, id);
@@ -240,7 +240,7 @@ impl Holder {
         }
         // What was offered since the session in use, and is in its home, was offered to the process before it.
         let inherited =
-            self.record.offer.as_ref().filter(|_| asks.home.number > present.number).map(|offer| offer.ground);
+            self.record.offer.as_ref().filter(|_| asks.persisted.number > present.number).map(|offer| offer.ground);
         self.offer(now, asks, inherited.unwrap_or(OfferGround::Start), id)
     }
 
@@ -259,7 +259,7 @@ impl Holder {
             self.other(now, &asks.who);
             return Verdict::Fenced(fenced.by);
         }
-        if self.is_vacant(now, who, self.knows(asks.home)) {
+        if self.is_vacant(now, who, self.knows(asks.persisted)) {
             return self.offer(now, asks, OfferGround::Vacant, id);
         }
         if fenced.by == self.record.session && !self.record.hearsay {
@@ -324,7 +324,7 @@ impl Holder {
     }
 
     fn offer(&mut self, now: Monotonic, asks: &Asks, ground: OfferGround, id: SessionId) -> Verdict {
-        let own = self.knows(asks.home) || self.is_holder(asks.who.instance.id);
+        let own = self.knows(asks.persisted) || self.is_holder(asks.who.instance.id);
         let restart = ground == OfferGround::Start && own;
         let record = &mut self.record;
         let number = record.session.number.max(record.newest).max(asks.last).next();
@@ -379,8 +379,8 @@ impl Holder {
 
     /// Whether a home was given the session in use: then it is the holder's own. A later one it was offered, or a hub that was
     /// set back since has given it.
-    fn knows(&self, home: SessionName) -> bool {
-        home == self.record.session || home.number > self.record.session.number
+    fn knows(&self, persisted: SessionName) -> bool {
+        persisted == self.record.session || persisted.number > self.record.session.number
     }
 
     fn is_vacant(&self, now: Monotonic, who: InstanceId, known: bool) -> bool {

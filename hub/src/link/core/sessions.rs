@@ -142,7 +142,7 @@ impl Core {
             facts,
             accepted,
             instance,
-            home,
+            persisted,
             last,
             fenced: was_fenced,
             capabilities,
@@ -154,7 +154,7 @@ impl Core {
         let host = instance.host.chars().filter(|c| is_printable(*c)).take(HOST_LETTERS_MAX).collect();
         let who = Seen { instance: Instance { host, ..instance }, address: from.address, since: from.at };
         let verdict =
-            target.sessions.holder.ask(now, &Asks { who, home, last, fenced: was_fenced, capabilities }, from.id);
+            target.sessions.holder.ask(now, &Asks { who, persisted, last, fenced: was_fenced, capabilities }, from.id);
         match verdict {
             Verdict::Offer(session) => {
                 target.offered = Some((session, shown));

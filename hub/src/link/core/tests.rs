@@ -149,12 +149,12 @@ impl Script {
 
     /// A process of the holder's home opens a session.
     fn open(&mut self, accepted: Option<Accepted>) -> String {
-        let home = self.core.holder(target()).expect("it is known").session();
+        let persisted = self.core.holder(target()).expect("it is known").session();
         let accepted = accepted.map(|set| {
             let shown = Shown { version: set.version, point: RevisionPoint::NOWHERE };
             Attested { set, attestation: Attestation::unsigned(target(), shown) }
         });
-        let request = SessionRequest { accepted, ..asks_from(home, self.requests + 1) };
+        let request = SessionRequest { accepted, ..asks_from(persisted, self.requests + 1) };
         let from = Origin { id: SessionId(1), proof: Proof::OwnWord, ..Origin::default() };
         let asked = self.request(Request::Session(Box::new(request), from));
         let version = self.core.targets[&target()].sessions.version();
@@ -314,11 +314,11 @@ fn session_of_a_lost_history_is_to_be_opened_anew_under_a_higher_number() {
 }
 
 /// A process whose home has this session.
-fn asks_from(home: SessionName, instance: u64) -> SessionRequest {
+fn asks_from(persisted: SessionName, instance: u64) -> SessionRequest {
     SessionRequest {
         instance: Instance { id: InstanceId(instance), host: format!("host-{instance}") },
-        home,
-        last: home.number,
+        persisted,
+        last: persisted.number,
         capabilities: Capabilities::all(),
         ..SessionRequest::default()
     }

@@ -88,7 +88,7 @@ kinds!(
         UnknownToHub: Nowhere(UNKNOWN),
         Thaw: Here,
         KeepSession: Here,
-        ReadHome: Nowhere("no session is opened beside another: seeds do that"),
+        ReadStoredSession: Nowhere("no session is opened beside another: seeds do that"),
         Replaced: Nowhere("one process at a time has the home"),
     }
 );
@@ -156,7 +156,7 @@ pub(crate) fn of_agent(effect: &Effect) -> Vec<AgentEffect> {
         Effect::UnknownToHub => AgentEffect::UnknownToHub,
         Effect::Thaw => AgentEffect::Thaw,
         Effect::KeepSession { .. } => AgentEffect::KeepSession,
-        Effect::ReadHome => AgentEffect::ReadHome,
+        Effect::ReadStoredSession => AgentEffect::ReadStoredSession,
         Effect::Replaced { .. } => AgentEffect::Replaced,
     };
     vec![one]

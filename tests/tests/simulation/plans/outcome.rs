@@ -37,7 +37,7 @@ impl Outcome {
                 record.source_generation,
                 record.origin,
                 record.implied,
-                record.letting_go,
+                record.orphaning,
                 record.wave,
                 record.drifted.is_some()
             );

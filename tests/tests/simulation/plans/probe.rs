@@ -198,7 +198,7 @@ impl Probe {
     }
 
     /// An operation was carried out; `before` is its object before that.
-    pub(crate) fn landed(&mut self, op: &Op, result: &OpResult, before: Option<&Local>) {
+    pub(crate) fn finished(&mut self, op: &Op, result: &OpResult, before: Option<&Local>) {
         let stood = before.is_some_and(|local| !local.deleting);
         let (key, version) = match (op, result) {
             (Op::Create { entry, .. }, OpResult::Create(Ok(Created::Made(observed))))
@@ -215,7 +215,7 @@ impl Probe {
                 return;
             }
             (Op::Delete { key, .. }, OpResult::Delete(Ok(_))) if stood => (key, None),
-            (Op::Orphan { key, .. }, OpResult::Orphan(Ok(Orphaned::LetGo))) => (key, None),
+            (Op::Orphan { key, .. }, OpResult::Orphan(Ok(Orphaned::Done))) => (key, None),
             _ => return,
         };
         match version {

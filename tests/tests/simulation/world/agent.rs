@@ -136,9 +136,9 @@ impl World {
                 let after = self.random.within(COMMIT);
                 self.schedule(after, Happening::SessionKept { run });
             }
-            Effect::ReadHome => {
+            Effect::ReadStoredSession => {
                 let after = self.random.within(COMMIT);
-                self.schedule(after, Happening::HomeRead { run });
+                self.schedule(after, Happening::StoredSessionRead { run });
             }
             Effect::Replaced { by } => panic!("nobody else has its home, and {by} is there"),
             Effect::Thaw => {
@@ -175,16 +175,16 @@ impl World {
         let result = if self.random.chance(self.faults.disk) {
             Err("full".to_owned())
         } else {
-            self.agent.journal.home = session;
+            self.agent.journal.persisted = session;
             Ok(session)
         };
         self.agent_steps(Event::SessionKept { result });
     }
 
-    pub(super) fn home_read(&mut self) {
+    pub(super) fn stored_session_read(&mut self) {
         let fails = self.random.chance(self.faults.disk);
-        let result = if fails { Err("no".to_owned()) } else { Ok(self.agent.journal.home) };
-        self.agent_steps(Event::HomeRead { result });
+        let result = if fails { Err("no".to_owned()) } else { Ok(self.agent.journal.persisted) };
+        self.agent_steps(Event::StoredSessionRead { result });
     }
 
     pub(super) fn operation_lands(&mut self, id: OpId) {
@@ -212,7 +212,7 @@ impl World {
         let before = self.cluster.objects.get(place_of(op)).cloned();
         let result = self.cluster.execute(op);
         if let Some(probe) = &mut self.probe {
-            probe.landed(op, &result, before.as_ref());
+            probe.finished(op, &result, before.as_ref());
         }
         let written = matches!(result, OpResult::Create(Ok(Created::Made(_))) | OpResult::Apply(Ok(_)));
         if let Op::Create { entry, .. } | Op::Apply { entry, .. } = op

@@ -33,7 +33,7 @@ impl Happening {
             | Self::AgentTimer { run, .. }
             | Self::Written { run }
             | Self::SessionKept { run }
-            | Self::HomeRead { run }
+            | Self::StoredSessionRead { run }
             | Self::Lands { run, .. }
             | Self::Ends { run, .. }
             | Self::Watch { run, .. }

@@ -420,7 +420,7 @@ impl World {
         if let Some(session) = self.agent.keeping.take()
             && self.is_done(fate)
         {
-            self.agent.journal.home = session;
+            self.agent.journal.persisted = session;
         }
         for op in std::mem::take(&mut self.agent.operations).into_values() {
             if self.is_done(fate) {

@@ -25,7 +25,7 @@ fn why(status: &Value) -> Option<String> {
 }
 
 #[test]
-fn of_a_pod_only_what_is_counted_is_read() {
+fn only_the_counted_fields_of_a_pod_are_decoded() {
     let running = pod(&json!({
         "phase": "Running", "podIP": "10.0.0.1",
         "conditions": [{"type": "Ready", "status": "True"}, {"type": "PodScheduled", "status": "True"}],
@@ -59,7 +59,7 @@ fn why_a_pod_does_not_run_is_what_kubelet_and_scheduler_say() {
 }
 
 #[test]
-fn what_stands_between_has_phases_as_pods_have() {
+fn replica_sets_and_jobs_have_phases_like_pods() {
     let set = |replicas: i64, status: Value| {
         let set = condition::<ReplicaSet>(json!({"metadata": {}, "spec": {"replicas": replicas}, "status": status}));
         (set.phase, set.ready, set.reason.map(String::from))

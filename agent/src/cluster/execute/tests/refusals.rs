@@ -44,7 +44,7 @@ enum Task {
     /// Changed in an immutable field.
     Replace,
     Remove,
-    LetGo,
+    Orphan,
     /// The namespace of that name is removed.
     Empty,
 }
@@ -64,8 +64,8 @@ const CASES: [(Task, &str, Verb); 17] = [
     (Task::Replace, "Job", Verb::Post),
     (Task::Remove, "ConfigMap", Verb::Delete),
     (Task::Remove, "Job", Verb::Delete),
-    (Task::LetGo, "ConfigMap", Verb::Get),
-    (Task::LetGo, "ConfigMap", Verb::Merge),
+    (Task::Orphan, "ConfigMap", Verb::Get),
+    (Task::Orphan, "ConfigMap", Verb::Merge),
     (Task::Empty, "Namespace", Verb::List),
     (Task::Empty, "Namespace", Verb::Delete),
 ];
@@ -320,7 +320,7 @@ async fn check(task: Task, kind: &str, verb: Verb, said: &Said, times: Option<u3
     world.hub.waves.insert(late.clone(), 5);
     world.hub.policy = match task {
         Task::Replace => ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() },
-        Task::LetGo => ApplyPolicy { prune: Prune::Orphan, ..ApplyPolicy::default() },
+        Task::Orphan => ApplyPolicy { prune: Prune::Orphan, ..ApplyPolicy::default() },
         Task::Create | Task::Change | Task::Remove | Task::Empty => ApplyPolicy::default(),
     };
     if task != Task::Create {
@@ -339,7 +339,7 @@ async fn check(task: Task, kind: &str, verb: Verb, said: &Said, times: Option<u3
     let goes_at = path_of(&goes);
     match task {
         Task::Create | Task::Change | Task::Replace => world.put(&victim, 2),
-        Task::Remove | Task::LetGo | Task::Empty => world.hub.remove(&victim),
+        Task::Remove | Task::Orphan | Task::Empty => world.hub.remove(&victim),
     }
     for key in [&peer, &late] {
         world.put(key, 2);
@@ -353,10 +353,10 @@ async fn check(task: Task, kind: &str, verb: Verb, said: &Said, times: Option<u3
     if !world.is_applied(&late, 2) {
         return fail("what is in a later wave waits");
     }
-    let let_go = |world: &World, key: &ObjectKey| {
+    let orphaned = |world: &World, key: &ObjectKey| {
         world.stands(key).is_none_or(|there| there["metadata"]["labels"][MARK_LABEL].is_null())
     };
-    if !let_go(&world, &goes) {
+    if !orphaned(&world, &goes) {
         return fail(&format!("another removal waits: {goes_at}"));
     }
     world.run_for(WATCHED).await;
@@ -367,7 +367,7 @@ async fn check(task: Task, kind: &str, verb: Verb, said: &Said, times: Option<u3
     }
     let reported =
         world.hub.reports.get(&victim).map(|(_, _, report)| (report.progress, report.reason, report.message.clone()));
-    let removes = matches!(task, Task::Remove | Task::LetGo | Task::Empty);
+    let removes = matches!(task, Task::Remove | Task::Orphan | Task::Empty);
     let done = if removes {
         !world.hub.tombstones.keys().any(|tombstone| tombstone.key == victim)
     } else {
@@ -375,7 +375,7 @@ async fn check(task: Task, kind: &str, verb: Verb, said: &Said, times: Option<u3
         let left = matches!(reported, Some((_, Some(Reason::FieldConflict), _)));
         (world.is_applied(&victim, 2) || left) && matches!(reported, Some((Progress::Applied, ..)))
     };
-    if done && removes && !let_go(&world, &victim) && !said.is_of_nothing {
+    if done && removes && !orphaned(&world, &victim) && !said.is_of_nothing {
         return fail("it stands, and is said to be removed");
     }
     if done {
@@ -567,11 +567,11 @@ async fn holds_for(tasks: &[Task]) {
 }
 
 #[tokio::test]
-async fn whatever_is_said_to_a_write_it_backs_off_and_holds_up_nothing_else() {
+async fn a_write_refused_in_any_way_backs_off_and_delays_nothing_else() {
     holds_for(&[Task::Create, Task::Change, Task::Replace]).await;
 }
 
 #[tokio::test]
-async fn whatever_is_said_to_a_removal_it_backs_off_and_holds_up_nothing_else() {
-    holds_for(&[Task::Remove, Task::LetGo, Task::Empty]).await;
+async fn a_removal_refused_in_any_way_backs_off_and_delays_nothing_else() {
+    holds_for(&[Task::Remove, Task::Orphan, Task::Empty]).await;
 }

@@ -34,7 +34,7 @@ fn copies_are_told_of_until_they_are_gone() {
 }
 
 #[test]
-fn any_number_of_copies_takes_a_bounded_room() {
+fn memory_for_copies_is_bounded() {
     let mut copies = Copies::default();
     for n in 0..COPIES_MAX + 10 {
         copies.found(&key("ConfigMap", &n.to_string()), &uid("a"));

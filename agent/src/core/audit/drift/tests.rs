@@ -37,7 +37,7 @@ fn a_local_change_is_told_field_by_field_with_the_time_it_was_seen_first() {
     world.quiesce();
     let first = reported(&world, &key);
     assert_eq!((first.0, first.1), (Progress::Applied, Some(Reason::Drifted)));
-    expect!["changed locally, seen first at look 1: /data/a is 2, not 1"].assert_eq(&first.2);
+    expect!["changed locally, seen first at comparison 1: /data/a is 2, not 1"].assert_eq(&first.2);
 
     world.crash();
     world.quiesce();
@@ -48,7 +48,7 @@ fn a_local_change_is_told_field_by_field_with_the_time_it_was_seen_first() {
 
 /// The object is as it was applied; neither a comparison nor a decision says otherwise.
 #[test]
-fn a_mark_that_alone_was_changed_is_told_and_not_looked_at_without_end() {
+fn a_change_of_the_mark_alone_is_reported_and_not_compared_for_ever() {
     let policy = ApplyPolicy { associated: [AssociatedKind::Pods].into(), ..ApplyPolicy::default() };
     let (mut world, key) = world_under(policy, ("", "ConfigMap"));
     let changed = |world: &mut World, change: &dyn Fn(&mut Mark)| {
@@ -61,8 +61,8 @@ fn a_mark_that_alone_was_changed_is_told_and_not_looked_at_without_end() {
         world.quiesce();
         world.ops - before
     };
-    let looks = changed(&mut world, &|mark| mark.generation += 1);
-    assert!(looks <= 30, "{looks} looks in half an hour");
+    let operations = changed(&mut world, &|mark| mark.generation += 1);
+    assert!(operations <= 30, "{operations} operations in half an hour");
     assert_eq!(reported(&world, &key).1, Some(Reason::Drifted));
     // An older build named the whole policy.
     let policy = world.hub.policy.digest();
@@ -71,7 +71,7 @@ fn a_mark_that_alone_was_changed_is_told_and_not_looked_at_without_end() {
 }
 
 #[test]
-fn what_changed_that_is_not_ours_is_no_drift() {
+fn a_change_of_a_field_that_is_not_ours_is_no_drift() {
     let (mut world, key) = world();
     let input = world.cluster.objects[&key].input;
     world.cluster.edit(&key);
@@ -85,7 +85,7 @@ fn what_changed_that_is_not_ours_is_no_drift() {
 }
 
 #[test]
-fn what_was_put_back_is_no_drift_and_what_is_changed_again_is() {
+fn a_change_that_was_undone_is_no_drift_and_another_change_is() {
     for kind in [("", "ConfigMap"), ("apps", "Deployment")] {
         let (mut world, key) = world_of(kind);
         let input = world.cluster.objects[&key].input.unwrap();
@@ -111,7 +111,7 @@ fn what_was_put_back_is_no_drift_and_what_is_changed_again_is() {
 }
 
 #[test]
-fn what_was_put_back_follows_its_source_and_its_policy() {
+fn an_object_whose_change_was_undone_follows_source_and_policy() {
     let (mut world, key) = world();
     let input = world.cluster.objects[&key].input.unwrap();
     world.cluster.edit(&key);
@@ -141,7 +141,7 @@ fn a_new_input_ends_it() {
 }
 
 #[test]
-fn it_stays_when_something_else_is_changed_and_goes_when_it_is_to_be_corrected() {
+fn a_reported_drift_outlives_other_changes_and_ends_when_it_is_to_be_corrected() {
     let (mut world, key) = world();
     let policy = world.hub.policy.clone();
     world.cluster.edit(&key);
@@ -171,7 +171,7 @@ fn it_stays_when_something_else_is_changed_and_goes_when_it_is_to_be_corrected()
 
 /// The core learns of the change with the new policy, or after it.
 #[test]
-fn it_stays_although_nobody_had_time_to_look_at_it() {
+fn a_reported_drift_stays_though_it_was_never_compared() {
     for deaf in [false, true] {
         let (mut world, key) = world();
         world.cluster.faults.deaf = deaf;
@@ -191,7 +191,7 @@ fn it_stays_although_nobody_had_time_to_look_at_it() {
 }
 
 #[test]
-fn what_is_left_to_another_manager_is_told_across_a_restart_and_taken_once_it_is_let_go() {
+fn a_field_left_to_another_manager_is_reported_across_a_restart_and_taken_once_released() {
     let (mut world, key) = world();
     world.hub.policy = ApplyPolicy { conflicts: ConflictPolicy::Report, ..ApplyPolicy::default() };
     world.cluster.contest(&key, Some(1));

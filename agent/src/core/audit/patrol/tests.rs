@@ -106,7 +106,7 @@ fn a_kind_that_cannot_be_listed_is_unknown_and_nothing_follows_from_it() {
 }
 
 #[test]
-fn what_is_right_again_at_the_second_look_was_never_wrong() {
+fn a_suspicion_that_the_second_list_does_not_confirm_is_dropped() {
     let (mut world, keys) = deaf();
     let input = world.cluster.objects[&keys[1]].input;
     world.cluster.edit(&keys[1]);
@@ -130,7 +130,7 @@ fn a_status_that_the_watch_did_not_tell_is_read_and_reported() {
 }
 
 #[test]
-fn what_drifted_and_is_only_to_be_reported_is_counted_and_left() {
+fn report_only_drift_is_counted_and_not_corrected() {
     let (mut world, keys) = deaf_with(ApplyPolicy { drift: DriftPolicy::Report, ..ApplyPolicy::default() });
     world.cluster.edit(&keys[0]);
     let found = PatrolTally { drifted: 1, ..CLEAN };
@@ -141,7 +141,7 @@ fn what_drifted_and_is_only_to_be_reported_is_counted_and_left() {
 }
 
 #[test]
-fn what_is_in_the_way_is_foreign() {
+fn a_foreign_object_under_an_assigned_key_is_counted_as_foreign() {
     let (mut world, keys) = deaf();
     world.cluster.delete(&keys[0]);
     world.cluster.intrude(&keys[0], Means::Declaratively);
@@ -151,7 +151,7 @@ fn what_is_in_the_way_is_foreign() {
 }
 
 #[test]
-fn what_was_restored_from_another_cluster_is_told_of_and_left() {
+fn an_object_restored_from_another_cluster_is_reported_and_left() {
     let (mut world, keys) = deaf();
     let restored = key("", "ConfigMap", "restored");
     world.cluster.carry(&restored, &keys[8]);

@@ -53,7 +53,7 @@ fn held(world: &World, reason: Reason) -> usize {
 }
 
 #[test]
-fn what_comes_back_is_held_as_restored_across_restarts_until_it_is_gone() {
+fn a_removed_object_that_reappears_is_held_as_restored_across_restarts_until_it_is_gone() {
     let (mut world, _) = world_with_what_came_back();
     for _ in 0..2 {
         assert_held(&world, Reason::Restored, &back());
@@ -71,7 +71,7 @@ fn what_comes_back_is_held_as_restored_across_restarts_until_it_is_gone() {
 
 /// Before its kind is listed it is not known to be gone.
 #[test]
-fn what_came_back_is_not_said_to_be_gone_while_its_kind_cannot_be_listed() {
+fn a_restored_object_is_not_reported_gone_while_its_kind_cannot_be_listed() {
     let (mut world, _) = world_with_what_came_back();
     // Neither by a watch nor by a patrol.
     world.cluster.faults.unreadable.insert(back());
@@ -87,7 +87,7 @@ fn what_came_back_is_not_said_to_be_gone_while_its_kind_cannot_be_listed() {
 }
 
 #[test]
-fn what_was_there_when_the_agent_began_counts_as_left_behind() {
+fn an_object_present_at_the_start_counts_as_left_behind() {
     let mut world = world_without(&back());
     world.cluster.faults.deaf = true;
     restore(&mut world, &back());
@@ -102,7 +102,7 @@ fn what_was_there_when_the_agent_began_counts_as_left_behind() {
 }
 
 #[test]
-fn what_comes_back_while_history_is_broken_counts_as_left_behind() {
+fn an_object_that_reappears_while_history_is_broken_counts_as_left_behind() {
     let mut world = world_without(&back());
     world.hub.history = Continuity::Broken;
     world.quiesce();
@@ -112,7 +112,7 @@ fn what_comes_back_while_history_is_broken_counts_as_left_behind() {
 }
 
 #[test]
-fn what_comes_back_of_a_kind_of_which_nothing_is_left_is_found_by_the_patrol() {
+fn the_patrol_finds_a_restored_object_of_a_kind_that_is_no_longer_assigned() {
     let last = key("apps", "Deployment", "last");
     for restarts in [false, true] {
         let mut world = world_without(&last);
@@ -135,7 +135,7 @@ fn what_comes_back_of_a_kind_of_which_nothing_is_left_is_found_by_the_patrol() {
 }
 
 #[test]
-fn what_is_found_at_the_first_look_at_its_kind_counts_as_left_behind() {
+fn an_object_in_the_first_list_of_its_kind_counts_as_left_behind() {
     let last = key("apps", "Deployment", "last");
     let mut world = world_without(&last);
     world.crash();
@@ -146,7 +146,7 @@ fn what_is_found_at_the_first_look_at_its_kind_counts_as_left_behind() {
 }
 
 #[test]
-fn what_is_released_stays_without_its_mark_and_what_is_approved_goes() {
+fn a_released_object_stays_without_its_mark_and_an_approved_one_is_deleted() {
     for (lost, releases) in [(false, false), (false, true), (true, false), (true, true)] {
         let mut world = world_without(&back());
         let (told, reason) = if lost {
@@ -193,7 +193,7 @@ fn an_approval_is_of_what_was_there_and_not_of_what_comes_back_later() {
 
 /// A person's wish to keep it prevails.
 #[test]
-fn what_is_approved_and_released_stays() {
+fn an_object_both_approved_and_released_stays() {
     let (mut world, told) = world_with_what_came_back();
     world.hub.approved.push(told.clone());
     world.hub.released.push(told);
@@ -203,7 +203,7 @@ fn what_is_approved_and_released_stays() {
 
 /// A release is for unexplained objects; a removal that the hub ordered goes on waiting.
 #[test]
-fn a_release_lets_nothing_go_that_the_fuse_holds() {
+fn a_release_frees_nothing_that_the_fuse_holds() {
     let keys = keys(30);
     let mut world = world(&keys);
     for key in &keys {

@@ -33,7 +33,7 @@ fn held(world: &World, reason: Reason) -> usize {
 }
 
 #[test]
-fn what_is_approved_goes_and_what_is_new_is_held_again() {
+fn approved_removals_go_and_new_ones_are_held() {
     let keys = keys(60);
     let mut world = world(&keys);
     for key in &keys[..30] {
@@ -64,7 +64,7 @@ fn what_is_approved_goes_and_what_is_new_is_held_again() {
 
 /// A cluster that has grown meanwhile makes a smaller share of what is held.
 #[test]
-fn what_is_held_stays_held_over_a_restart_though_it_would_be_few_by_now() {
+fn held_removals_stay_held_over_a_restart_though_they_are_a_smaller_share_by_then() {
     let keys = keys(300);
     let mut world = world(&keys[..60]);
     for key in &keys[..30] {
@@ -99,7 +99,7 @@ fn an_approval_is_made_use_of_while_revisions_arrive_all_the_time() {
 }
 
 #[test]
-fn what_was_assigned_again_is_not_removed_by_an_approval_of_before() {
+fn an_approval_from_before_a_reassignment_removes_nothing() {
     let keys = keys(60);
     let mut world = world(&keys);
     for key in &keys[..30] {
@@ -162,7 +162,7 @@ fn an_approval_that_ended_frees_nothing() {
 }
 
 #[test]
-fn what_was_approved_in_advance_goes_without_asking() {
+fn a_removal_approved_in_advance_is_not_held() {
     let keys = keys(60);
     let mut world = World::with_fuse(3, FuseLimits::default());
     world.hub.approve_in_advance();
@@ -180,7 +180,7 @@ fn what_was_approved_in_advance_goes_without_asking() {
 }
 
 #[test]
-fn pages_are_taken_in_order_and_another_list_replaces_the_former() {
+fn pages_of_approvals_are_taken_in_order_and_another_list_replaces_the_former() {
     let page = |list: Option<&str>, offset: u64, removals: &[Tombstone]| ApprovedPage {
         list: list.map(|name| Digest::of(name.as_bytes())),
         offset,
@@ -206,7 +206,7 @@ fn pages_are_taken_in_order_and_another_list_replaces_the_former() {
 }
 
 #[test]
-fn what_is_assigned_strikes_what_was_approved_there_of_any_source_and_nothing_else() {
+fn an_assignment_voids_the_approvals_for_its_key_of_any_source_and_no_others() {
     let keys = keys(3);
     let sources = ["s1", "s2"];
     let until = Monotonic::START + Duration::from_mins(1);

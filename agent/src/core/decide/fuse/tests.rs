@@ -27,7 +27,7 @@ fn a_few_removals_always_pass() {
 
 /// They wait for finalizers, and the hub names them again.
 #[test]
-fn what_was_let_through_counts_once_though_it_is_asked_for_again() {
+fn a_removal_that_passed_counts_once_though_it_is_asked_for_again() {
     let mut fuse = Fuse::new(FuseLimits::default());
     let all = tombstones(11);
     assert_eq!(passed(&mut fuse, Monotonic::START, &all[..10], 100), 10);
@@ -66,7 +66,7 @@ fn ten_removals_a_revision_a_hundred_times_are_held_once_they_are_a_fifth() {
 }
 
 #[test]
-fn an_hour_later_they_do_not_count_any_more() {
+fn removals_stop_counting_after_an_hour() {
     let mut fuse = Fuse::new(FuseLimits::default());
     let all = tombstones(30);
     assert_eq!(passed(&mut fuse, Monotonic::START, &all[..10], 30), 10);
@@ -78,7 +78,7 @@ fn an_hour_later_they_do_not_count_any_more() {
 
 /// For a week, in which ten others an hour pass.
 #[test]
-fn of_what_is_held_nothing_passes_by_itself_and_nothing_else_waits_for_it() {
+fn held_removals_never_pass_by_themselves_and_delay_no_others() {
     let mut fuse = Fuse::new(FuseLimits::default());
     let all = tombstones(500 + 7 * 24 * 10);
     let (held, others) = all.split_at(500);
@@ -96,7 +96,7 @@ fn of_what_is_held_nothing_passes_by_itself_and_nothing_else_waits_for_it() {
 }
 
 #[test]
-fn what_is_approved_passes_and_what_is_held_with_it_stays() {
+fn an_approved_removal_passes_and_those_held_with_it_stay() {
     let mut fuse = Fuse::new(FuseLimits::default());
     let all = tombstones(530);
     let (shown, new) = all.split_at(500);
@@ -112,7 +112,7 @@ fn what_is_approved_passes_and_what_is_held_with_it_stays() {
 
 /// The wait ends for all of them at once, and they come one after the other.
 #[test]
-fn what_waited_for_the_same_is_judged_together() {
+fn removals_that_waited_for_the_same_condition_are_judged_together() {
     let mut fuse = Fuse::new(FuseLimits::default());
     let all = tombstones(510);
     for tombstone in &all[..500] {
@@ -124,7 +124,7 @@ fn what_waited_for_the_same_is_judged_together() {
 }
 
 #[test]
-fn what_waits_for_something_else_does_not_count() {
+fn a_removal_that_waits_for_another_reason_does_not_count() {
     let mut fuse = Fuse::new(FuseLimits::default());
     let all = tombstones(30);
     for tombstone in &all {
@@ -138,7 +138,7 @@ fn what_waits_for_something_else_does_not_count() {
 }
 
 #[test]
-fn what_was_approved_in_advance_passes_and_leaves_all_else_its_share() {
+fn removals_approved_in_advance_pass_and_use_up_no_share() {
     let mut fuse = Fuse::new(FuseLimits::default());
     let all = tombstones(510);
     let (placed_so, others) = all.split_at(500);
@@ -153,7 +153,7 @@ fn journal(fuse: &Fuse) -> Vec<(u64, Tombstone)> {
 }
 
 #[test]
-fn what_passed_before_a_restart_counts_for_an_hour_after_it() {
+fn removals_that_passed_before_a_restart_count_for_an_hour_after_it() {
     let mut fuse = Fuse::new(FuseLimits::default());
     let all = tombstones(30);
     let (first, others) = all.split_at(10);
@@ -170,7 +170,7 @@ fn what_passed_before_a_restart_counts_for_an_hour_after_it() {
 }
 
 #[test]
-fn what_passed_before_a_restart_and_is_not_done_passes_again_and_counts_once() {
+fn an_unfinished_removal_that_passed_before_a_restart_passes_again_and_counts_once() {
     let mut fuse = Fuse::new(FuseLimits::default());
     let all = tombstones(10);
     assert_eq!(passed(&mut fuse, Monotonic::START, &all, 10), 10);
@@ -187,7 +187,7 @@ fn what_passed_before_a_restart_and_is_not_done_passes_again_and_counts_once() {
 }
 
 #[test]
-fn what_passes_is_free_when_that_is_on_disk() {
+fn a_passed_removal_may_begin_once_that_is_on_disk() {
     let mut fuse = Fuse::new(FuseLimits::default());
     let one = &tombstones(1)[0];
     let pass = |fuse: &mut Fuse| fuse.pass(Monotonic::START, one, 9, Permission::None);

@@ -58,7 +58,7 @@ fn placements_do_not_wait_for_each_other() {
 }
 
 #[test]
-fn each_wave_has_its_time_and_then_the_next_goes() {
+fn the_next_wave_goes_when_the_time_of_the_one_before_is_over() {
     let shop = gates(&["retail/shop"]);
     let mut all = Gates::default();
     for (name, wave) in [("a", 0), ("b", 10), ("c", 20)] {
@@ -111,7 +111,7 @@ proptest! {
     /// Whatever joins, changes or fails meanwhile: each wait has a deadline, and ends when all waves in turn have had their
     /// time.
     #[test]
-    fn nothing_waits_longer_than_all_the_waves_before_it_have_time(
+    fn no_wave_waits_longer_than_the_deadlines_of_all_before_it(
         happened in prop::collection::vec(happens(), 1..40),
     ) {
         let shop = gates(&["retail/shop"]);
@@ -170,7 +170,7 @@ proptest! {
 }
 
 #[test]
-fn what_changes_in_a_wave_gives_it_no_more_time_while_something_waits() {
+fn a_change_in_a_wave_does_not_extend_its_deadline_while_others_wait() {
     let shop = gates(&["retail/shop"]);
     let at = |seconds| Monotonic::START + Duration::from_secs(seconds);
     let mut all = Gates::default();
@@ -214,7 +214,7 @@ fn a_wave_that_waits_itself_is_not_given_up_with_those_that_it_waits_for() {
 
 /// While nothing could be tried no deadline ran.
 #[test]
-fn what_was_waited_for_while_nothing_began_has_its_time_after_that() {
+fn deadlines_do_not_run_while_nothing_can_begin() {
     let shop = gates(&["retail/shop"]);
     let at = |seconds| Monotonic::START + Duration::from_secs(seconds);
     let mut all = Gates::default();
@@ -244,7 +244,7 @@ fn an_agent_that_is_frozen_is_not_woken_for_what_waits() {
 }
 
 #[test]
-fn what_leaves_the_set_holds_nobody_up() {
+fn an_entry_that_leaves_the_set_delays_nobody() {
     let shop = gates(&["retail/shop"]);
     let mut all = Gates::default();
     all.join(&shop, 0, &object("a"));
@@ -290,7 +290,7 @@ fn the_next_wave_goes_when_the_one_before_it_is_ready() {
 }
 
 #[test]
-fn after_the_deadline_the_next_wave_goes_anyway_and_that_is_said() {
+fn after_the_deadline_the_next_wave_goes_anyway_and_that_is_reported() {
     let (mut world, [first, after, _]) = gated();
     world.run_for(Duration::from_mins(11));
     assert!(world.cluster.objects.contains_key(&after));
@@ -303,7 +303,7 @@ fn after_the_deadline_the_next_wave_goes_anyway_and_that_is_said() {
 }
 
 #[test]
-fn what_drifts_is_mended_though_its_wave_would_wait() {
+fn drift_is_corrected_though_its_wave_would_wait() {
     let (mut world, [first, after, _]) = gated();
     world.run_for(Duration::from_mins(5));
     world.cluster.become_ready(&first);
@@ -316,7 +316,7 @@ fn what_drifts_is_mended_though_its_wave_would_wait() {
 }
 
 #[test]
-fn only_removals_of_what_was_its_placement_s_wait_for_a_gate() {
+fn a_gate_delays_only_removals_of_its_own_placement() {
     let (mut world, [first, after, other]) = gated();
     let old = object("old");
     world.hub.put(&old, 1, 1);

@@ -49,7 +49,7 @@ impl Case {
             me: me(),
             entry,
             policy,
-            body: Body::Held,
+            body: Body::Present,
             record: Some(record),
             seen: Some(seen),
             view: View::Current,
@@ -94,7 +94,7 @@ fn check(cases: &[Variation], expected: &Expect) {
             Decision::Withhold(reason) => format!("Withhold({reason})"),
             Decision::Skip(reason, _) => format!("Skip({reason})"),
             Decision::UpdateRecord => "UpdateRecord".to_owned(),
-            Decision::Nothing(settled) => format!("Nothing({settled:?})"),
+            Decision::Nothing(why) => format!("Nothing({why:?})"),
             Decision::Apply { uid, takeover, origin } => format!("Apply {uid} {takeover:?} {origin:?}"),
             Decision::Record { uid, origin } => format!("Record {uid} {origin:?}"),
             Decision::TransferOwnership { uid, origin } => format!("TransferOwnership {uid} {origin:?}"),
@@ -118,7 +118,7 @@ fn a_namespace_that_was_only_implied_is_applied_once_it_is_placed_itself() {
 }
 
 #[test]
-fn what_is_unchanged_is_left_alone() {
+fn an_unchanged_object_is_left_alone() {
     check(
         &[
             ("unchanged", |_| {}),
@@ -246,7 +246,7 @@ fn what_is_unchanged_is_left_alone() {
 }
 
 #[test]
-fn what_changed_on_either_side_is_applied() {
+fn a_change_of_source_or_object_is_applied() {
     check(
         &[
             ("its input", |case| case.entry.input = Digest::of(b"new")),
@@ -255,7 +255,7 @@ fn what_changed_on_either_side_is_applied() {
             ("its source's generation", |case| case.entry.generation = 9),
             ("a field of ours, locally", |case| case.seen().managed = Some(Digest::of(b"other"))),
             ("to be let go of, while the watch is lost", |case| {
-                (case.found, case.view, case.seen) = (Found::LetGo, View::Lost, None);
+                (case.found, case.view, case.seen) = (Found::DueForOrphaning, View::Lost, None);
             }),
             ("a field of others, locally", |case| case.seen().generation = 2),
             ("any, once one of ours was given back", |case| {
@@ -333,7 +333,7 @@ fn what_changed_on_either_side_is_applied() {
 }
 
 #[test]
-fn what_is_left_alone_is_handed_over_by_its_mark() {
+fn an_object_that_is_never_applied_changes_owner_by_its_mark() {
     fn handed_over(case: &mut Case) {
         case.policy.mode = ApplyMode::CreateOnly;
         case.entry.source.uid = uid("s9");
@@ -379,7 +379,7 @@ fn what_is_left_alone_is_handed_over_by_its_mark() {
             }),
             ("deleted", |case| {
                 handed_over(case);
-                (case.seen, case.body) = (None, Body::Held);
+                (case.seen, case.body) = (None, Body::Present);
             }),
             ("being deleted", |case| {
                 handed_over(case);
@@ -437,7 +437,7 @@ fn what_is_left_alone_is_handed_over_by_its_mark() {
 }
 
 #[test]
-fn what_the_journal_does_not_know_is_judged_by_its_mark() {
+fn an_object_unknown_to_the_journal_is_judged_by_its_mark() {
     check(
         &[
             ("nothing there", |case| (case.seen, case.record) = (None, None)),

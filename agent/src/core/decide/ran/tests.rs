@@ -7,7 +7,7 @@ fn ran(n: usize) -> Tombstone {
 }
 
 #[test]
-fn of_more_than_are_remembered_those_that_left_first_are_forgotten() {
+fn the_oldest_terminal_facts_are_forgotten_first() {
     let mut all = Ran::default();
     for n in 0..RAN_MAX {
         assert!(all.put(&ran(n)).is_some());
@@ -26,7 +26,7 @@ fn of_more_than_are_remembered_those_that_left_first_are_forgotten() {
 
 /// A fact about a Job comes with the set that assigns it, which is not on disk at once.
 #[test]
-fn what_may_have_run_waits_though_a_list_without_it_comes_before_its_set_is_kept() {
+fn a_job_that_may_have_run_waits_though_it_is_missing_from_a_list_before_its_set_is_on_disk() {
     let (other, job) = (key("batch", "Job", "other"), key("batch", "Job", "j"));
     for seed in 0..60 {
         let mut world = World::new(seed);

@@ -25,7 +25,7 @@ struct Case {
     unshown: bool,
     view: View,
     inspection: Option<Inspection>,
-    looked: bool,
+    fresh: bool,
     journal: JournalAge,
     leaves_too: bool,
     decommission: Decommission,
@@ -63,7 +63,7 @@ impl Case {
             unshown: false,
             view: View::Current,
             inspection: None,
-            looked: false,
+            fresh: false,
             journal: JournalAge::Current,
             leaves_too: false,
             decommission: Decommission::No,
@@ -84,7 +84,7 @@ impl Case {
             unshown: self.unshown,
             view: self.view,
             inspection: self.inspection,
-            looked: self.looked,
+            fresh: self.fresh,
             journal: self.journal,
             leaves_too: self.leaves_too,
             decommission: self.decommission,
@@ -131,7 +131,7 @@ fn check(plain: fn() -> Case, cases: &[Variation], expected: &Expect) {
 }
 
 #[test]
-fn only_what_is_ours_is_deleted() {
+fn only_our_own_objects_are_deleted() {
     check(
         Case::plain,
         &[
@@ -197,8 +197,8 @@ fn only_what_is_ours_is_deleted() {
             ours by journal and mark                       Delete u1
             ours by its mark, the journal lost             Delete u1
             ours by the journal, its mark gone             Delete u1
-            ours by the journal, its label gone            Look
-            the same, and the watch is lost                Look
+            ours by the journal, its label gone            Read
+            the same, and the watch is lost                Read
             not in the journal, unmarked                   Forget
             somebody else's with the same name, unmarked   Forget
             another hub's                                  Forget
@@ -207,8 +207,8 @@ fn only_what_is_ours_is_deleted() {
             of another target                              Forget
             of another source                              Forget
             not there                                      Forget
-            not there, as far as was shown                 Look
-            not seen, the watch is lost                    Look
+            not there, as far as was shown                 Read
+            not seen, the watch is lost                    Read
             not seen, its kind not yet listed              Wait
             its kind is not served                         Forget
             being deleted                                  Hold(Finalizing)
@@ -219,7 +219,7 @@ fn only_what_is_ours_is_deleted() {
 }
 
 #[test]
-fn what_is_assigned_is_handed_over() {
+fn an_object_that_is_assigned_again_changes_owner() {
     check(
         Case::plain,
         &[
@@ -240,12 +240,12 @@ fn what_is_assigned_is_handed_over() {
             ("to the same source again", |case| case.entry = Some(case.former.clone())),
             ("to another source, and let go of by another removal", |case| {
                 case.entry = Some(entry(&case.former.key, 2, 1));
-                case.record.as_mut().unwrap().letting_go = true;
+                case.record.as_mut().unwrap().orphaning = true;
                 case.seen = None;
             }),
             ("the same, as far as is known", |case| {
                 case.entry = Some(entry(&case.former.key, 2, 1));
-                case.record.as_mut().unwrap().letting_go = true;
+                case.record.as_mut().unwrap().orphaning = true;
                 (case.seen, case.view) = (None, View::Unlisted);
             }),
         ],
@@ -269,11 +269,11 @@ fn the_least_destructive_policy_decides() {
             ("the policy says orphan", |case| case.applied.as_mut().unwrap().prune = Prune::Orphan),
             ("the mark says orphan", |case| case.mark().prune = Prune::Orphan),
             ("it is being let go of, its mark is gone", |case| {
-                case.record.as_mut().unwrap().letting_go = true;
+                case.record.as_mut().unwrap().orphaning = true;
                 case.seen = None;
             }),
             ("the same, and it was looked at", |case| {
-                case.record.as_mut().unwrap().letting_go = true;
+                case.record.as_mut().unwrap().orphaning = true;
                 case.seen().mark = None;
                 case.seen().labelled = false;
             }),
@@ -295,7 +295,7 @@ fn the_least_destructive_policy_decides() {
         &expect![[r"
             the policy says orphan                         Orphan u1
             the mark says orphan                           Orphan u1
-            it is being let go of, its mark is gone        Look
+            it is being let go of, its mark is gone        Read
             the same, and it was looked at                 Orphan u1
             nothing says anything                          Orphan u1
             adopted                                        Orphan u1
@@ -315,7 +315,7 @@ fn as_created(case: &mut Case, by: Takeover) {
 }
 
 #[test]
-fn the_word_of_a_tombstone_stands_for_its_place() {
+fn the_policy_of_a_tombstone_applies_to_every_removal_of_its_key() {
     check(
         || Case { policy: RemovalPolicy::Tombstone(SAYS_DELETE), ..Case::plain() },
         &[
@@ -367,9 +367,9 @@ fn the_word_of_a_tombstone_stands_for_its_place() {
                 as_created(case, Takeover::IfUnmanaged);
             }),
             ("it would have been refused, as nothing is taken over", |case| as_created(case, Takeover::Never)),
-            ("it was being let go of, and is ours still", |case| case.record.as_mut().unwrap().letting_go = true),
+            ("it was being let go of, and is ours still", |case| case.record.as_mut().unwrap().orphaning = true),
             ("it was being let go of, and has no mark", |case| {
-                case.record.as_mut().unwrap().letting_go = true;
+                case.record.as_mut().unwrap().orphaning = true;
                 case.seen().mark = None;
             }),
             ("the cluster is let go of", |case| case.decommission = Decommission::Keep),
@@ -398,7 +398,7 @@ fn the_word_of_a_tombstone_stands_for_its_place() {
 }
 
 #[test]
-fn what_was_to_be_let_go_of_and_is_assigned_again_is_adopted() {
+fn an_object_due_for_orphaning_that_is_assigned_again_is_adopted() {
     check(
         || {
             let case = Case::plain();
@@ -418,7 +418,7 @@ fn what_was_to_be_let_go_of_and_is_assigned_again_is_adopted() {
                 (case.record, case.seen, case.view) = (None, None, View::Unlisted);
             }),
             ("let go of already", |case| {
-                case.record.as_mut().unwrap().letting_go = true;
+                case.record.as_mut().unwrap().orphaning = true;
                 case.seen().mark = None;
             }),
             ("takeover Never", |case| case.assigned.takeover = Takeover::Never),
@@ -447,7 +447,7 @@ fn what_was_to_be_let_go_of_and_is_assigned_again_is_adopted() {
 }
 
 #[test]
-fn what_is_made_once_and_comes_back_is_looked_for() {
+fn a_create_only_object_that_is_assigned_again_is_read_first() {
     check(
         || {
             let case = Case::plain();
@@ -457,7 +457,7 @@ fn what_is_made_once_and_comes_back_is_looked_for() {
         },
         &[
             ("it stands", |_| {}),
-            ("it stands, and was looked at", |case| case.looked = true),
+            ("it stands, and was looked at", |case| case.fresh = true),
             ("it is being deleted", |case| case.seen().deleting = true),
             ("not shown, and it was made", |case| case.seen = None),
             ("not shown, and it was never made", |case| (case.record, case.seen) = (None, None)),
@@ -467,7 +467,7 @@ fn what_is_made_once_and_comes_back_is_looked_for() {
             ("not listed yet", |case| (case.seen, case.view) = (None, View::Unlisted)),
             ("it cannot be listed", |case| (case.seen, case.view) = (None, View::Lost)),
             ("it stood when the watch ended", |case| case.view = View::Lost),
-            ("the same, and it was looked at", |case| (case.view, case.looked) = (View::Lost, true)),
+            ("the same, and it was looked at", |case| (case.view, case.fresh) = (View::Lost, true)),
             ("withheld", |case| {
                 case.entry.as_mut().unwrap().state = tideline_common::EntryState::Withheld(Reason::AgentTooOld);
                 case.seen = None;
@@ -481,15 +481,15 @@ fn what_is_made_once_and_comes_back_is_looked_for() {
             }),
         ],
         &expect![[r"
-            it stands                                      Look
+            it stands                                      Read
             it stands, and was looked at                   Forget
             it is being deleted                            Wait
-            not shown, and it was made                     Look
+            not shown, and it was made                     Read
             not shown, and it was never made               Forget
-            not shown, and perhaps made                    Look
+            not shown, and perhaps made                    Read
             not listed yet                                 Wait
-            it cannot be listed                            Look
-            it stood when the watch ended                  Look
+            it cannot be listed                            Read
+            it stood when the watch ended                  Read
             the same, and it was looked at                 Forget
             withheld                                       Wait
             its kind is gone                               Forget
@@ -532,7 +532,7 @@ fn a_namespace_goes_only_when_it_is_empty() {
             something foreign is in it                     Hold(NotEmpty)
             something of ours is in it                     Hold(NotEmpty)
             adopted, to be pruned as created, empty        Orphan u1
-            not seen                                       Look
+            not seen                                       Read
             not seen, looked at and empty                  Delete u1
             it was only implied                            Orphan u1
         "]],
@@ -555,7 +555,7 @@ fn after_lost_history_nothing_is_removed_by_absence() {
         unshown: false,
         view: View::Current,
         inspection: None,
-        looked: false,
+        fresh: false,
         journal: JournalAge::Current,
         leaves_too: false,
         decommission: Decommission::No,
@@ -564,7 +564,7 @@ fn after_lost_history_nothing_is_removed_by_absence() {
 }
 
 #[test]
-fn only_what_we_created_is_replaced_and_never_what_holds_others() {
+fn only_objects_that_we_created_and_that_hold_no_others_are_replaced() {
     let recreate = ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() };
     let may = |case: &Case, policy: &ApplyPolicy| {
         may_replace(&case.former, policy, (case.record.as_ref(), None), &uid("u1")).is_some()

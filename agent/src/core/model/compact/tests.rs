@@ -49,24 +49,24 @@ fn change_mark(object: &mut Object, change: impl FnOnce(&mut Mark)) {
     change_seen(object, |seen| change(Arc::make_mut(seen.mark.as_mut().expect("it has one"))));
 }
 
-fn fold(object: &Object, entry: &Arc<Entry>) -> Option<Compact> {
+fn compacted(object: &Object, entry: &Arc<Entry>) -> Option<Compact> {
     Compact::of(object, entry, Some(&Arc::new(me())), &mut Shared::default())
 }
 
 #[test]
-fn what_stands_as_it_was_recorded_is_settled() {
+fn an_object_that_is_as_recorded_is_at_rest() {
     let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
-    let settled = |change: fn(&mut Object)| {
+    let at_rest = |change: fn(&mut Object)| {
         let mut object = object(&entry);
         change(&mut object);
-        fold(&object, &entry).expect("it can be compact").is_at_rest()
+        compacted(&object, &entry).expect("it can be compact").is_at_rest()
     };
-    assert!(settled(|_| {}));
+    assert!(at_rest(|_| {}));
     // Perhaps it is gone.
-    assert!(!settled(|object| object.presence = Presence::default()));
-    assert!(!settled(|object| object.work = WorkState::default()));
-    assert!(!settled(|object| object.work.enqueue(-3)));
-    assert!(!settled(|object| change_seen(object, |seen| seen.labelled = false)));
+    assert!(!at_rest(|object| object.presence = Presence::default()));
+    assert!(!at_rest(|object| object.work = WorkState::default()));
+    assert!(!at_rest(|object| object.work.enqueue(-3)));
+    assert!(!at_rest(|object| change_seen(object, |seen| seen.labelled = false)));
 }
 
 /// As a list of metadata says it of what the watch told.
@@ -76,14 +76,14 @@ fn item(object: &Object, entry: &Entry) -> ListedItem {
 }
 
 #[test]
-fn nothing_follows_from_a_sighting_of_what_is_settled_and_as_the_watch_told() {
+fn a_listed_item_of_an_object_at_rest_that_is_as_watched_changes_nothing() {
     let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
     let listed_again = |change: fn(&mut Object), other: fn(&mut ListedItem), now: &Arc<Entry>| {
         let mut object = object(&entry);
         change(&mut object);
         let mut item = item(&object, &entry);
         other(&mut item);
-        let mut compact = fold(&object, &entry).expect("it can be compact");
+        let mut compact = compacted(&object, &entry).expect("it can be compact");
         let nothing = compact.listed_again(ListId(9), &item, now);
         assert_eq!(compact.listed_in(), if nothing { ListId(9) } else { ListId(4) });
         nothing
@@ -100,16 +100,16 @@ fn nothing_follows_from_a_sighting_of_what_is_settled_and_as_the_watch_told() {
 }
 
 #[test]
-fn what_is_withheld_is_not_taken_for_what_stands() {
+fn a_withheld_object_is_not_taken_for_an_applied_one() {
     let state = EntryState::Withheld(Reason::Conflict);
     let entry = Arc::new(Entry { state, ..entry(&key("apps", "Deployment", "web"), 1, 1) });
     let object = object(&entry);
-    let mut compact = fold(&object, &entry).expect("it can be compact");
+    let mut compact = compacted(&object, &entry).expect("it can be compact");
     assert!(!compact.listed_again(ListId(9), &item(&object, &entry), &entry));
 }
 
 #[test]
-fn what_is_unfolded_is_what_was_folded() {
+fn expanding_a_compact_object_gives_the_object_back() {
     let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
     let changes: [fn(&mut Object); 12] = [
         |_| {},
@@ -135,14 +135,14 @@ fn what_is_unfolded_is_what_was_folded() {
     for (index, change) in changes.iter().enumerate() {
         let mut object = object(&entry);
         change(&mut object);
-        let compact = fold(&object, &entry).unwrap_or_else(|| panic!("change {index} can be compact"));
+        let compact = compacted(&object, &entry).unwrap_or_else(|| panic!("change {index} can be compact"));
         // Neither can be compared: a status is text as it came.
         assert_eq!(format!("{:#?}", compact.expand()), format!("{object:#?}"), "change {index}");
     }
 }
 
 #[test]
-fn what_is_not_as_its_entry_says_stays_whole() {
+fn an_object_that_is_not_as_its_entry_says_is_not_compacted() {
     let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
     let left = || LeftToOthers { message: "left to others: /data/a".to_owned(), others: None };
     let local = || LocalField { field: "/data/a".into(), assigned: Digest::of(b"1") };
@@ -158,7 +158,7 @@ fn what_is_not_as_its_entry_says_stays_whole() {
         &|object| object.outcome.reason = Some(Reason::FieldConflict),
         &|object| object.outcome.message = "left to others".to_owned(),
         &|object| object.record.as_mut().expect("it has one").policy = Digest::of(b"other"),
-        &|object| object.record.as_mut().expect("it has one").letting_go = true,
+        &|object| object.record.as_mut().expect("it has one").orphaning = true,
         &|object| object.record.as_mut().expect("it has one").drifted = Some("2026-01-01T00:00:00Z".into()),
         &|object| object.record.as_mut().expect("it has one").local = [local()].into(),
         &|object| object.record.as_mut().expect("it has one").left = Some(Arc::new(left())),
@@ -172,11 +172,11 @@ fn what_is_not_as_its_entry_says_stays_whole() {
     for (index, change) in changes.iter().enumerate() {
         let mut object = object(&entry);
         change(&mut object);
-        assert!(fold(&object, &entry).is_none(), "change {index}");
+        assert!(compacted(&object, &entry).is_none(), "change {index}");
     }
 }
 
 #[test]
-fn a_folded_object_is_small() {
+fn a_compact_object_is_small() {
     assert!(size_of::<Compact>() <= 176, "{}", size_of::<Compact>());
 }

@@ -5,18 +5,18 @@ fn digest(text: &str) -> Digest {
 }
 
 #[test]
-fn what_is_held_and_named_by_nothing_is_given_up_once() {
+fn an_unreferenced_body_is_dropped_once() {
     let [used, spare, other] = ["used", "spare", "other"].map(digest);
     let mut inputs = Inputs::new(BTreeSet::from([used, spare]));
     inputs.name(used);
     inputs.name(other);
     assert_eq!(inputs.take_all_unnamed(), [spare]);
     assert_eq!(inputs.take_all_unnamed(), []);
-    assert!(inputs.is_held(&used) && !inputs.is_held(&spare) && !inputs.is_held(&other));
+    assert!(inputs.is_stored(&used) && !inputs.is_stored(&spare) && !inputs.is_stored(&other));
 }
 
 #[test]
-fn a_body_is_unnamed_when_the_last_entry_lets_go_of_it() {
+fn a_body_is_unreferenced_when_the_last_entry_drops_it() {
     let body = digest("body");
     let mut inputs = Inputs::default();
     inputs.name(body);
@@ -28,20 +28,20 @@ fn a_body_is_unnamed_when_the_last_entry_lets_go_of_it() {
     // What is named again is kept.
     inputs.name(body);
     assert_eq!(inputs.take_unnamed([body]), []);
-    assert!(inputs.is_held(&body));
+    assert!(inputs.is_stored(&body));
     assert!(inputs.unname(&body));
     assert_eq!(inputs.take_unnamed([body]), [body]);
-    assert!(!inputs.is_held(&body) && !inputs.unname(&body));
+    assert!(!inputs.is_stored(&body) && !inputs.unname(&body));
 }
 
 #[test]
-fn what_is_not_held_is_not_to_be_dropped() {
+fn a_body_that_is_not_stored_is_not_dropped() {
     let body = digest("body");
     let mut inputs = Inputs::default();
     inputs.hold(body);
     inputs.lost(&body);
     inputs.name(body);
-    assert!(!inputs.is_held(&body));
+    assert!(!inputs.is_stored(&body));
     inputs.hold(body);
     inputs.lost(&body);
     assert!(!inputs.unname(&body));
@@ -57,6 +57,6 @@ fn packing_changes_nothing() {
         inputs.name(*input);
     }
     inputs.pack();
-    assert!(all.iter().all(|input| inputs.is_held(input) && inputs.unname(input)));
+    assert!(all.iter().all(|input| inputs.is_stored(input) && inputs.unname(input)));
     assert_eq!(inputs.take_all_unnamed().len(), all.len());
 }

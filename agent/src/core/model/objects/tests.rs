@@ -1,6 +1,6 @@
 use tideline_common::{DesiredSet, GroupKind, ObjectKey};
 
-use super::{Objects, Place};
+use super::{Objects, Slot};
 use crate::core::model::object::ReportDigest;
 use crate::core::model::work_state::AtRest;
 
@@ -10,11 +10,11 @@ fn key(number: u32) -> ObjectKey {
 
 /// Those that hold an object as it is.
 fn whole(objects: &Objects) -> usize {
-    objects.places.values().filter(|place| matches!(place, Place::Whole(_) | Place::Open(_))).count()
+    objects.slots.values().filter(|slot| matches!(slot, Slot::Whole(_) | Slot::Open(_))).count()
 }
 
 #[test]
-fn what_waits_is_not_held_whole_because_the_hub_was_told_of_it() {
+fn a_reported_pending_object_stays_compact() {
     let mut objects = Objects::default();
     let told = ReportDigest { facts: 7, status: None };
     for number in 0..1_000 {
@@ -33,7 +33,7 @@ fn what_waits_is_not_held_whole_because_the_hub_was_told_of_it() {
 }
 
 #[test]
-fn what_something_is_the_matter_with_stays_as_it_is() {
+fn an_object_with_work_under_way_is_not_compacted() {
     let mut objects = Objects::default();
     objects.at(&key(1)).work.fail_at_least(2);
     objects.compact(&DesiredSet::default(), None);

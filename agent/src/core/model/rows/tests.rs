@@ -11,7 +11,7 @@ fn rows_that_were_taken_are_used_again() {
 }
 
 #[test]
-fn nothing_is_kept_when_nothing_is_there() {
+fn no_memory_is_kept_when_the_rows_are_empty() {
     let mut rows = Rows::default();
     let all: Vec<Row> = (0..100).map(|number| rows.put(number)).collect();
     for (row, number) in all.into_iter().zip(0..) {

@@ -20,7 +20,7 @@ fn entries_share_what_they_have_alike() {
 }
 
 #[test]
-fn what_is_said_alike_is_held_once() {
+fn equal_messages_are_stored_once() {
     let mut shared = Shared::default();
     let [first, second, other] = ["1 of 2", "1 of 2", "2 of 2"].map(|text| shared.shared(text));
     assert!(Arc::ptr_eq(&first, &second));

@@ -66,7 +66,7 @@ struct Kept {
 enum Parent {
     Uid(Uid),
     /// By name only.
-    Place(Arc<ObjectKey>),
+    Key(Arc<ObjectKey>),
 }
 
 /// The roots whose counts may have changed.
@@ -77,7 +77,7 @@ impl Aggregate {
     pub(super) fn ask(&mut self, key: &ObjectKey, follows: Wanted) {
         let key = self.roots.get_key_value(key).map_or_else(|| Arc::new(key.clone()), |(key, _)| Arc::clone(key));
         if follows.keys().any(|kind| is_link(*kind)) {
-            self.named.entry(place(&key)).or_default().insert(Arc::clone(&key));
+            self.named.entry(name_of(&key)).or_default().insert(Arc::clone(&key));
         }
         let uid = self.roots.remove(&key).and_then(|root| root.uid);
         self.roots.insert(key, Root { follows, uid });
@@ -87,11 +87,11 @@ impl Aggregate {
     pub(super) fn dismiss(&mut self, key: &ObjectKey) {
         self.bind(key, None);
         let Some((key, _)) = self.roots.remove_entry(key) else { return };
-        let place = place(&key);
-        if let Some(named) = self.named.get_mut(&place) {
+        let key_of_owner = name_of(&key);
+        if let Some(named) = self.named.get_mut(&key_of_owner) {
             named.remove(&key);
             if named.is_empty() {
-                self.named.remove(&place);
+                self.named.remove(&key_of_owner);
             }
         }
         if self.roots.is_empty() {
@@ -138,8 +138,8 @@ impl Aggregate {
     /// Takes in the present state of one object.
     pub(super) fn seen(&mut self, kind: AssociatedKind, associate: Associate, touched: &mut Touched) {
         let Associate { uid, namespace, name, owner, condition } = associate;
-        let home = owner.and_then(|owner| self.home(kind, &namespace, owner));
-        let Some((parent, root)) = home else { return self.gone(kind, &uid, touched) };
+        let parent_and_root = owner.and_then(|owner| self.parent_and_root(kind, &namespace, owner));
+        let Some((parent, root)) = parent_and_root else { return self.gone(kind, &uid, touched) };
         let list = self.lists.get(&kind).copied().unwrap_or_default();
         if let Some(known) = self.kept.get_mut(&uid)
             && known.parent == parent
@@ -216,7 +216,7 @@ impl Aggregate {
     pub(super) fn made(&self, key: &ObjectKey) -> BTreeMap<AssociatedKind, Made> {
         let mut made = BTreeMap::new();
         let Some((key, root)) = self.roots.get_key_value(key) else { return made };
-        let mut open = vec![Parent::Place(Arc::clone(key))];
+        let mut open = vec![Parent::Key(Arc::clone(key))];
         open.extend(root.uid.clone().map(Parent::Uid));
         // Each has one parent, so that no circle leads down from a root.
         while let Some(parent) = open.pop() {
@@ -238,7 +238,7 @@ impl Aggregate {
     }
 
     /// The parent of an object, and the root for which it is kept; none if it belongs to nothing that is placed.
-    fn home(&self, kind: AssociatedKind, namespace: &str, owner: Owner) -> Option<(Parent, Arc<ObjectKey>)> {
+    fn parent_and_root(&self, kind: AssociatedKind, namespace: &str, owner: Owner) -> Option<(Parent, Arc<ObjectKey>)> {
         let Owner { kind: owner_kind, name, uid } = owner;
         let follows =
             |root: &&Arc<ObjectKey>| self.roots.get(*root).is_some_and(|root| root.follows.contains_key(&kind));
@@ -249,12 +249,12 @@ impl Aggregate {
         let root = if known.is_some() {
             known.filter(follows)
         } else {
-            let place = ObjectKey::new(owner_kind.clone(), namespace, name.as_str());
-            let owner = self.roots.get_key_value(&place).map(|(key, _)| key);
+            let key_of_owner = ObjectKey::new(owner_kind.clone(), namespace, name.as_str());
+            let owner = self.roots.get_key_value(&key_of_owner).map(|(key, _)| key);
             owner.filter(follows).or_else(|| self.makers(&owner_kind, namespace, &name).find(follows))
         };
         let root = Arc::clone(root?);
-        let parent = uid.map_or_else(|| Parent::Place(Arc::clone(&root)), Parent::Uid);
+        let parent = uid.map_or_else(|| Parent::Key(Arc::clone(&root)), Parent::Uid);
         Some((parent, root))
     }
 
@@ -291,7 +291,7 @@ impl Aggregate {
     }
 }
 
-fn place(key: &ObjectKey) -> Name {
+fn name_of(key: &ObjectKey) -> Name {
     (Arc::clone(&key.namespace), Arc::clone(&key.name))
 }
 

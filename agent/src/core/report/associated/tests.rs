@@ -24,7 +24,7 @@ struct Scene {
     reports: Vec<AssociatedReport>,
     conditions: Vec<TargetCondition>,
     /// The request under way.
-    flight: Option<RequestId>,
+    in_flight: Option<RequestId>,
     memory: u64,
 }
 
@@ -71,7 +71,7 @@ impl Scene {
             follow: BTreeMap::new(),
             reports: Vec::new(),
             conditions: Vec::new(),
-            flight: None,
+            in_flight: None,
             memory: 1,
         };
         scene.step(Event::Started);
@@ -119,7 +119,7 @@ impl Scene {
     fn reported(&mut self, id: RequestId, request: ReportedRequest) {
         self.reports.extend(request.associated);
         self.conditions = request.conditions;
-        self.flight = Some(id);
+        self.in_flight = Some(id);
         let answer = ReportedAnswer { seq: request.seq, memory: self.memory };
         self.step(Event::Answered { id, result: Ok(Answer::Reported(answer)) });
     }
@@ -199,7 +199,7 @@ const PODS: AssociatedKind = AssociatedKind::Pods;
 const SETS: AssociatedKind = AssociatedKind::ReplicaSets;
 
 #[test]
-fn nothing_is_followed_unless_something_asks() {
+fn no_kind_is_watched_unless_a_policy_asks() {
     let silent = Arc::new(ApplyPolicy::default());
     let scene = Scene::new(vec![placed("web", &silent)], &[&silent]);
     assert_eq!(scene.follow, BTreeMap::new());
@@ -243,7 +243,7 @@ fn a_pod_that_crashes_all_the_time_is_said_twice_a_minute() {
 }
 
 #[test]
-fn what_is_counted_first_is_said_at_once_however_long_it_was_unknown() {
+fn the_first_counts_are_reported_at_once_however_long_they_were_unknown() {
     let policy = asking(&[PODS]);
     let mut scene = Scene::new(vec![placed("web", &policy)], &[&policy]);
     scene.list(PODS, vec![pod("web", 1, 0)]);
@@ -254,7 +254,7 @@ fn what_is_counted_first_is_said_at_once_however_long_it_was_unknown() {
 }
 
 #[test]
-fn another_session_and_a_hub_that_forgot_are_told_again() {
+fn counts_are_reported_again_in_another_session_and_to_a_hub_that_forgot() {
     let policy = asking(&[PODS]);
     let mut scene = Scene::new(vec![placed("web", &policy)], &[&policy]);
     scene.list(SETS, vec![replica_set("web")]);
@@ -268,7 +268,7 @@ fn another_session_and_a_hub_that_forgot_are_told_again() {
 }
 
 #[test]
-fn what_may_not_be_watched_is_said_and_the_rest_is_counted() {
+fn a_kind_that_may_not_be_watched_is_reported_and_the_others_counted() {
     let policy = asking(&[PODS, SETS]);
     let mut scene = Scene::new(vec![placed("web", &policy)], &[&policy]);
     scene.list(SETS, vec![replica_set("web")]);
@@ -290,7 +290,7 @@ fn what_may_not_be_watched_is_said_and_the_rest_is_counted() {
 }
 
 #[test]
-fn what_may_be_listed_alone_is_counted_by_lists_and_said_to_be_so() {
+fn a_kind_that_may_only_be_listed_is_counted_by_lists_and_that_is_reported() {
     let policy = asking(&[PODS, SETS]);
     let mut scene = Scene::new(vec![placed("web", &policy)], &[&policy]);
     scene.list(SETS, vec![replica_set("web")]);
@@ -310,7 +310,7 @@ fn what_may_be_listed_alone_is_counted_by_lists_and_said_to_be_so() {
 }
 
 #[test]
-fn who_asks_late_has_everything_listed_again_and_who_stops_asking_is_forgotten() {
+fn a_policy_that_asks_later_causes_a_list_and_one_that_stops_asking_is_dropped() {
     let (silent, policy) = (Arc::new(ApplyPolicy::default()), asking(&[PODS]));
     let entries = vec![placed("web", &policy), placed("api", &silent)];
     let mut scene = Scene::new(entries, &[&policy, &silent]);
@@ -353,7 +353,7 @@ fn a_watch_that_was_ended_is_not_believed() {
 }
 
 #[test]
-fn what_is_in_a_namespace_that_is_not_kept_is_not_counted_nor_asked_about() {
+fn objects_in_an_excluded_namespace_are_neither_counted_nor_read() {
     let asked = asking(&[AssociatedKind::ReplicaSets, AssociatedKind::Pods]);
     let mut elsewhere = placed("web", &asked);
     elsewhere.key.namespace = "elsewhere".into();

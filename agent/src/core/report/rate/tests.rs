@@ -9,7 +9,7 @@ fn rate() -> Rate<&'static str, u8, 5> {
 }
 
 #[test]
-fn after_a_quiet_time_it_is_said_at_once() {
+fn after_a_quiet_time_a_change_is_reported_at_once() {
     let mut rate = rate();
     assert!(!rate.holds(at(1), &"a", &0));
     rate.said(at(1), "a", 0);
@@ -19,14 +19,14 @@ fn after_a_quiet_time_it_is_said_at_once() {
 }
 
 #[test]
-fn what_may_not_wait_goes_at_once() {
+fn urgent_reports_go_at_once() {
     let mut rate = rate();
     rate.said(at(1), "a", 0);
     assert!(!rate.holds(at(2), &"a", &1));
 }
 
 #[test]
-fn what_changes_all_the_time_is_due_each_time_its_time_is_over() {
+fn a_status_that_always_changes_is_due_once_per_interval() {
     let mut rate = rate();
     let mut said = 0;
     for second in 0..61 {
@@ -41,7 +41,7 @@ fn what_changes_all_the_time_is_due_each_time_its_time_is_over() {
 }
 
 #[test]
-fn what_was_said_anew_is_not_due_for_what_came_before() {
+fn a_report_just_sent_is_not_due_for_earlier_changes() {
     let mut rate = rate();
     rate.said(at(1), "a", 0);
     assert!(rate.holds(at(2), &"a", &0));
@@ -53,7 +53,7 @@ fn what_was_said_anew_is_not_due_for_what_came_before() {
 }
 
 #[test]
-fn nothing_is_kept_of_what_is_quiet() {
+fn nothing_is_kept_for_a_quiet_object() {
     let mut rate = rate();
     for (second, key) in [(1, "a"), (2, "b"), (3, "c")] {
         rate.said(at(second), key, 0);
@@ -66,7 +66,7 @@ fn nothing_is_kept_of_what_is_quiet() {
 }
 
 #[test]
-fn news_is_due_now_or_when_the_time_is_over() {
+fn a_change_is_due_at_once_or_when_the_interval_is_over() {
     let mut rate = rate();
     rate.news(at(1), "a");
     assert_eq!(rate.take_due(at(1)), ["a"].into());

@@ -24,7 +24,7 @@ fn an_agent_without_any_set_does_not_say_that_it_sees_its_cluster_as_it_is() {
 }
 
 #[test]
-fn what_the_hub_would_refuse_of_a_status_is_not_sent() {
+fn a_status_that_the_hub_would_refuse_is_not_sent() {
     let status = |text: String| RawValue::from_string(text).unwrap();
     let deep = |levels: usize| status("[".repeat(levels) + &"]".repeat(levels));
     let long = |bytes: usize| status(format!("\"{}\"", "x".repeat(bytes - 2)));
@@ -44,7 +44,7 @@ fn placed() -> (World, ObjectKey) {
 
 /// A controller that may create objects and not read them.
 #[test]
-fn what_cannot_be_read_is_told_without_its_status_and_not_asked_for_again_and_again() {
+fn an_unreadable_object_is_reported_without_status_and_not_read_over_and_over() {
     let (mut world, deployment) = placed();
     let known = |world: &World| world.hub.reports.get(&deployment).map(|(_, _, report)| report.status.is_some());
     assert_eq!(known(&world), Some(true));
@@ -61,7 +61,7 @@ fn what_cannot_be_read_is_told_without_its_status_and_not_asked_for_again_and_ag
 
 /// It was reported with its status, and all rights are withdrawn since.
 #[test]
-fn that_something_failed_is_told_though_its_status_cannot_be_read_any_more() {
+fn a_failure_is_reported_though_the_status_can_no_longer_be_read() {
     let (mut world, deployment) = placed();
     world.cluster.faults.unreadable.insert(deployment.clone());
     world.hub.set_state(&deployment, EntryState::Withheld(Reason::AgentTooOld));
@@ -79,7 +79,7 @@ fn that_something_failed_is_told_though_its_status_cannot_be_read_any_more() {
 
 /// It has a status, which was reported and dropped.
 #[test]
-fn on_a_quiet_cluster_what_is_said_anew_waits_for_nothing() {
+fn on_a_quiet_cluster_a_change_is_reported_at_once() {
     let (mut world, deployment) = placed();
     world.hub.set_state(&deployment, EntryState::Withheld(Reason::AgentTooOld));
     world.run_for(Duration::from_secs(2));
@@ -128,7 +128,7 @@ fn a_status_that_flips_all_the_time_is_told_at_once_and_then_every_five_seconds(
 }
 
 #[test]
-fn what_was_done_is_told_at_once_whatever_was_told_before() {
+fn a_conclusion_is_reported_at_once_whatever_was_reported_before() {
     let (mut world, deployment) = placed();
     world.cluster.set_status(&deployment, 100);
     world.run_just(Duration::from_secs(1));
@@ -153,7 +153,7 @@ fn a_hub_that_forgot_is_told_again_at_once() {
 }
 
 #[test]
-fn what_waits_is_told_before_the_process_ends() {
+fn waiting_reports_are_sent_before_the_process_ends() {
     let (mut world, deployment) = placed();
     for n in [100, 101] {
         world.cluster.set_status(&deployment, n);
@@ -167,7 +167,7 @@ fn what_waits_is_told_before_the_process_ends() {
 /// With each class: the report; nothing is written for it at the cluster, and the object is read only where a status is
 /// missing.
 #[test]
-fn another_class_is_told_once_and_nothing_is_applied_again() {
+fn another_report_class_causes_one_report_and_no_apply() {
     let (mut world, deployment) = placed();
     world.cluster.set_status(&deployment, 7);
     world.quiesce();
@@ -199,7 +199,7 @@ fn another_class_is_told_once_and_nothing_is_applied_again() {
 }
 
 #[test]
-fn of_what_nobody_asks_for_nothing_is_told_nor_read_nor_kept() {
+fn changes_outside_the_report_class_are_neither_reported_nor_read_nor_kept() {
     let (mut world, deployment) = placed();
     world.cluster.set_status(&deployment, 7);
     for (class, other) in [(ReportClass::Health, 8), (paths(&["/status/none"]), 9)] {
@@ -229,7 +229,7 @@ fn of_what_nobody_asks_for_nothing_is_told_nor_read_nor_kept() {
 }
 
 #[test]
-fn what_is_counted_is_no_reason_to_write_anything() {
+fn counts_cause_no_write_to_the_cluster() {
     let (mut world, deployment) = placed();
     let before = world.cluster.versions;
     let associated = [tideline_common::AssociatedKind::Pods].into();
@@ -288,7 +288,7 @@ fn apart(world: &mut World, happens: impl FnOnce(&mut World)) {
 }
 
 #[test]
-fn what_bore_another_mark_before_it_went_is_not_reported_for_ever() {
+fn a_deleted_object_that_had_another_mark_is_not_reported_for_ever() {
     let (mut world, assigned, stray) = world();
     apart(&mut world, |world| world.cluster.plant_of(&stray, &assigned, "s98"));
     world.cluster.delete(&stray);
@@ -298,7 +298,7 @@ fn what_bore_another_mark_before_it_went_is_not_reported_for_ever() {
 }
 
 #[test]
-fn what_bears_another_mark_is_reported_as_that_one_s() {
+fn an_object_with_another_mark_is_reported_for_that_source() {
     let (mut world, assigned, stray) = world();
     apart(&mut world, |world| world.cluster.plant_of(&stray, &assigned, "s98"));
     world.reconnect();
@@ -307,7 +307,7 @@ fn what_bears_another_mark_is_reported_as_that_one_s() {
 }
 
 #[test]
-fn what_lost_its_mark_while_nothing_reached_the_hub_is_not_reported_for_ever() {
+fn an_object_that_lost_its_mark_while_offline_is_not_reported_for_ever() {
     let (mut world, _, stray) = world();
     apart(&mut world, |world| world.cluster.strip(&stray, Stripped::Mark));
     world.reconnect();
@@ -316,7 +316,7 @@ fn what_lost_its_mark_while_nothing_reached_the_hub_is_not_reported_for_ever() {
 }
 
 #[test]
-fn what_went_and_came_again_while_nothing_reached_the_hub_is_reported() {
+fn an_object_deleted_and_recreated_while_offline_is_reported() {
     let (mut world, assigned, stray) = world();
     apart(&mut world, |world| {
         world.cluster.delete(&stray);

@@ -21,7 +21,7 @@ fn standing(seed: u64, count: usize) -> World {
 }
 
 #[test]
-fn all_is_removed_whatever_the_fuse_says_and_then_nothing_is_done() {
+fn decommission_removes_everything_regardless_of_the_fuse_and_then_does_nothing() {
     let mut world = standing(3, 40);
     world.hub.decommission(Decommission::Remove);
     world.quiesce();
@@ -32,7 +32,7 @@ fn all_is_removed_whatever_the_fuse_says_and_then_nothing_is_done() {
 }
 
 #[test]
-fn what_is_kept_stands_as_it_was_and_says_nothing_of_us() {
+fn kept_objects_are_unchanged_and_carry_no_mark() {
     let mut world = standing(3, 40);
     let before: Vec<(ObjectKey, Option<Digest>)> =
         world.cluster.objects.iter().map(|(key, local)| (key.clone(), local.input)).collect();
@@ -74,8 +74,8 @@ fn a_cluster_that_is_in_service_again_gets_everything_again() {
     world.hub.decommission(Decommission::Remove);
     world.quiesce();
     world.hub.decommission(Decommission::No);
-    let place = ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", "o00");
-    world.hub.put(&place, 1, 2);
+    let key_of_a = ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", "o00");
+    world.hub.put(&key_of_a, 1, 2);
     world.quiesce();
     world.check_converged();
     world.check_reported();
@@ -84,7 +84,7 @@ fn a_cluster_that_is_in_service_again_gets_everything_again() {
 
 /// It was told to orphan everything, and had not done so for some objects. Nothing is assigned again.
 #[test]
-fn what_was_to_be_kept_is_kept_though_the_cluster_is_in_service_again() {
+fn objects_due_for_orphaning_are_orphaned_though_the_cluster_is_in_service_again() {
     for crashes in [false, true] {
         let mut world = standing(3, 6);
         let stuck = ["o00", "o02"].map(|name| key("", "ConfigMap", name));
@@ -108,7 +108,7 @@ fn what_was_to_be_kept_is_kept_though_the_cluster_is_in_service_again() {
 }
 
 #[test]
-fn what_nothing_explains_stays_when_the_cluster_is_in_service_again() {
+fn unexplained_objects_stay_when_the_cluster_is_in_service_again() {
     for how in [Decommission::Keep, Decommission::Remove] {
         let mut world = standing(3, 6);
         world.hub = world.hub.restored_empty();
@@ -136,7 +136,7 @@ fn is_marked(world: &World, key: &ObjectKey) -> bool {
 
 /// Nothing says that any of it was unassigned, and the cluster has refused to remove two objects.
 #[test]
-fn what_was_refused_is_asked_no_more_when_the_cluster_is_in_service_again() {
+fn refused_removals_end_when_the_cluster_is_in_service_again() {
     for (how, crashes) in
         [Decommission::Keep, Decommission::Remove].into_iter().flat_map(|how| [(how, false), (how, true)])
     {
@@ -163,7 +163,7 @@ fn what_was_refused_is_asked_no_more_when_the_cluster_is_in_service_again() {
             let (_, _, report) = &world.hub.reports[key];
             assert_eq!((report.progress, report.reason), (Progress::DeletionHeld, Some(Reason::HistoryLost)), "{key}");
         }
-        assert!(!world.journal.applied.iter().any(|(_, record)| record.letting_go), "{how:?}: nothing is let go of");
+        assert!(!world.journal.applied.iter().any(|(_, record)| record.orphaning), "{how:?}: nothing is let go of");
         world.check_at_rest();
     }
 }
@@ -173,7 +173,7 @@ fn check_known(world: &World, case: &str) {
     for (key, record) in &world.journal.applied {
         let local = world.cluster.objects.get(key).unwrap_or_else(|| panic!("{case}: {key} is recorded, and is gone"));
         assert!(local.mark.is_some(), "{case}: {key} is recorded, and was let go of");
-        assert!(!record.letting_go, "{case}: {key} bears its mark, and is not let go of any more");
+        assert!(!record.orphaning, "{case}: {key} bears its mark, and is not let go of any more");
     }
     for key in world.hub.reports.keys() {
         assert!(is_marked(world, key), "{case}: {key} is reported");
@@ -182,7 +182,7 @@ fn check_known(world: &World, case: &str) {
 
 /// The cluster has carried out a removal, and did not answer; then the decommission is taken back.
 #[test]
-fn what_was_removed_without_an_answer_is_known_to_be_gone_when_the_cluster_is_in_service_again() {
+fn a_removal_whose_answer_was_lost_is_known_to_be_done_when_the_cluster_is_in_service_again() {
     for how in [Decommission::Keep, Decommission::Remove] {
         for (seed, deaf) in (0..10).flat_map(|seed| [(seed, false), (seed, true)]) {
             let mut world = standing(seed, 6);
@@ -206,14 +206,14 @@ fn what_was_removed_without_an_answer_is_known_to_be_gone_when_the_cluster_is_in
 
 /// The journal says that an object is due for orphaning, or the cluster has done it, and the process ends.
 #[test]
-fn what_was_begun_before_a_restart_is_looked_at_when_the_cluster_is_in_service_again() {
+fn a_removal_begun_before_a_restart_is_evaluated_again_when_the_cluster_is_in_service_again() {
     for how in [Decommission::Keep, Decommission::Remove] {
         for seed in 0..40 {
             let mut world = standing(seed, 6);
             world.hub = world.hub.restored_empty();
             world.quiesce();
             world.hub.decommission(how);
-            let begun = |world: &World| world.journal.applied.iter().any(|(_, record)| record.letting_go);
+            let begun = |world: &World| world.journal.applied.iter().any(|(_, record)| record.orphaning);
             while !begun(&world) && world.cluster.objects.values().filter(|local| local.mark.is_some()).count() == 7 {
                 world.advance();
             }

@@ -47,7 +47,7 @@ fn a_bounded_number_of_bounded_requests_is_in_flight() {
 }
 
 #[test]
-fn what_did_not_fit_or_failed_is_asked_for_again() {
+fn bodies_that_did_not_fit_or_failed_are_requested_again() {
     let mut fetch = fetch(3);
     fetch.next(RequestId(1)).unwrap();
     let fetched = fetch.answered(RequestId(1), answer(vec![part(0, 0, TEXT.len())]));

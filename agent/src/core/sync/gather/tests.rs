@@ -81,7 +81,7 @@ fn change(hub: &mut Hub, random: &mut Random) {
 }
 
 #[test]
-fn what_is_gathered_is_what_the_hub_holds_however_it_changes_between_pages() {
+fn the_gathered_set_equals_the_hubs_however_it_changes_between_pages() {
     for seed in 0..500 {
         let mut random = Random(seed);
         let mut hub = Hub::with_pages_of(1 + random.below(5));
@@ -107,16 +107,16 @@ fn what_is_gathered_is_what_the_hub_holds_however_it_changes_between_pages() {
 #[test]
 fn a_removed_or_replaced_entry_is_authorised_by_absence_within_its_epoch_only() {
     let a = key("", "ConfigMap", "a");
-    let held_set: DesiredSet = [Arc::new(entry(&a, 1, 1))].into_iter().collect();
+    let accepted_set: DesiredSet = [Arc::new(entry(&a, 1, 1))].into_iter().collect();
     let version = |epoch| Version { epoch: Epoch(epoch), revision: Revision(5) };
-    let accepted = Accepted { version: Version { revision: Revision(4), ..version(1) }, digest: held_set.digest() };
+    let accepted = Accepted { version: Version { revision: Revision(4), ..version(1) }, digest: accepted_set.digest() };
     let known = policies();
     let gathered = |epoch, entries: &[Arc<Entry>]| {
         let held = Held {
             accepted: Some(accepted),
             floor: Some(accepted),
             decommission: Decommission::No,
-            desired: &held_set,
+            desired: &accepted_set,
             policies: &known,
         };
         match Gather::everything(Absence::Removal).page(snapshot(version(epoch), entries), &held) {
@@ -138,17 +138,17 @@ fn a_removed_or_replaced_entry_is_authorised_by_absence_within_its_epoch_only() 
 
 /// Any page says it for the whole set.
 #[test]
-fn where_a_page_says_that_absence_is_unexplained_nothing_follows_from_it_in_the_same_epoch() {
+fn a_page_that_calls_absence_unexplained_lets_nothing_follow_from_it_within_the_epoch() {
     let [a, b] = ["a", "b"].map(|name| key("", "ConfigMap", name));
-    let held_set: DesiredSet = [&a, &b].map(|key| Arc::new(entry(key, 1, 1))).into_iter().collect();
+    let accepted_set: DesiredSet = [&a, &b].map(|key| Arc::new(entry(key, 1, 1))).into_iter().collect();
     let version = |revision| Version { epoch: Epoch(1), revision: Revision(revision) };
-    let accepted = Accepted { version: version(4), digest: held_set.digest() };
+    let accepted = Accepted { version: version(4), digest: accepted_set.digest() };
     let known = policies();
     let held = Held {
         accepted: Some(accepted),
         floor: Some(accepted),
         decommission: Decommission::No,
-        desired: &held_set,
+        desired: &accepted_set,
         policies: &known,
     };
     // The first is gone, and the second is another source's by now.
@@ -172,7 +172,7 @@ fn where_a_page_says_that_absence_is_unexplained_nothing_follows_from_it_in_the_
 }
 
 #[test]
-fn what_is_older_or_of_another_history_is_refused() {
+fn an_older_set_or_one_of_another_history_is_refused() {
     let known = policies();
     let set = DesiredSet::default();
     let version = |epoch, revision| Version { epoch: Epoch(epoch), revision: Revision(revision) };

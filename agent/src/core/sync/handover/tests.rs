@@ -32,7 +32,7 @@ fn targets(world: &World) -> Vec<TargetId> {
 }
 
 #[test]
-fn what_a_former_target_placed_is_the_new_ones_with_its_uid() {
+fn objects_of_a_former_target_pass_to_the_new_one_with_their_uids() {
     for seed in 0..40 {
         let (mut world, keys) = frozen(seed);
         let uids = keys.clone().map(|key| world.cluster.objects[&key].uid.clone());
@@ -72,7 +72,7 @@ fn nothing_follows_from_absence_in_the_new_targets_first_set() {
 }
 
 #[test]
-fn what_was_accepted_as_another_target_is_shown_and_not_compared_with() {
+fn a_set_accepted_as_another_target_is_shown_and_not_compared_with() {
     let (mut world, _) = frozen(4);
     world.hub.begin_epoch(1);
     world.hub.refuses = None;
@@ -136,7 +136,7 @@ fn adopted_while(seed: u64, state: EntryState, drift: DriftPolicy) -> (World, [O
 }
 
 #[test]
-fn what_is_held_or_withheld_gets_the_new_targets_mark_and_nothing_else() {
+fn held_and_withheld_objects_get_the_new_targets_mark_and_nothing_else() {
     for state in [EntryState::Hold(Reason::Conflict), EntryState::Withheld(Reason::AgentTooOld)] {
         for seed in 0..20 {
             let (mut world, keys) = adopted_while(seed, state, DriftPolicy::Correct);
@@ -159,7 +159,7 @@ fn what_is_held_or_withheld_gets_the_new_targets_mark_and_nothing_else() {
 
 /// The mark is in another entry of managedFields then; that is not taken for somebody else's change.
 #[test]
-fn what_was_marked_anew_while_it_was_held_has_not_drifted_when_it_is_released() {
+fn an_object_marked_anew_while_on_hold_has_not_drifted_when_the_hold_ends() {
     let (mut world, keys) = adopted_while(1, EntryState::Hold(Reason::Conflict), DriftPolicy::Report);
     world.quiesce();
     for key in &keys {
@@ -171,7 +171,7 @@ fn what_was_marked_anew_while_it_was_held_has_not_drifted_when_it_is_released() 
         let (_, _, report) = &world.hub.reports[key];
         assert_eq!(report.reason, None, "{key}: {report:?}");
     }
-    assert_eq!(world.cluster.looks, 0, "nothing gave a reason to look at them");
+    assert_eq!(world.cluster.comparisons, 0, "nothing gave a reason to look at them");
     // A change by somebody else from before is still reported.
     let (mut world, keys) = adopted_while(2, EntryState::Hold(Reason::Conflict), DriftPolicy::Report);
     world.cluster.edit(&keys[0]);
@@ -315,7 +315,7 @@ fn a_token_that_was_refused_is_shown_again_from_time_to_time() {
 
 /// An agent that was fenced, and whose SyncTarget was deleted then, enrols without a restart.
 #[test]
-fn what_fenced_it_is_said_of_the_target_that_it_was_and_of_no_other() {
+fn the_session_that_fenced_an_agent_is_shown_for_its_former_target_alone() {
     for (target, said) in [(heir(), false), (target_id(), true)] {
         let (mut world, _) = frozen(9);
         world.hub.refuses = None;
@@ -397,7 +397,7 @@ impl Way {
 
 /// Whether the process ends with its journal or the journal with it, and between whichever two steps.
 #[test]
-fn wherever_an_agent_is_cut_off_on_its_way_to_another_target_every_object_keeps_its_uid() {
+fn an_agent_interrupted_anywhere_on_its_way_to_another_target_keeps_the_uid_of_every_object() {
     let ways = [Way::Adopted, Way::AdoptedTwice, Way::AdoptedAndBack, Way::Token, Way::Revoked, Way::AdoptedAndRevoked];
     for way in ways {
         for loses_journal in [false, true] {

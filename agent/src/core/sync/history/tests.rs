@@ -77,7 +77,7 @@ fn a_set_of_a_higher_epoch_ends_the_removals_that_it_does_not_speak_for() {
 }
 
 #[test]
-fn what_was_approved_for_a_place_is_void_once_anything_is_assigned_there() {
+fn an_approval_is_void_once_anything_is_assigned_to_its_key() {
     let (mut world, key, removal) = holding();
     world.hub.approved = vec![removal.clone()];
     // Sent, and not used: in the same answer another source comes and goes.
@@ -94,18 +94,18 @@ fn what_was_approved_for_a_place_is_void_once_anything_is_assigned_there() {
 fn a_broken_history_is_heard_by_an_agent_that_cannot_keep_its_session() {
     let (mut world, _, _) = holding();
     world.hub.history = Continuity::Broken;
-    world.full_home = true;
+    world.session_store_fails = true;
     world.crash();
     world.run_for(std::time::Duration::from_mins(1));
     assert_eq!(world.core.history(), Continuity::Broken);
-    world.full_home = false;
+    world.session_store_fails = false;
     world.hub.history = Continuity::Whole;
     world.quiesce();
     assert_eq!(world.core.history(), Continuity::Whole);
 }
 
 #[test]
-fn a_break_that_was_heard_while_the_journal_was_away_is_known_after_the_next_restart() {
+fn broken_history_heard_while_the_journal_was_unavailable_is_known_after_the_next_restart() {
     let (mut world, _, _) = holding();
     world.no_journal = true;
     world.hub.history = Continuity::Broken;

@@ -104,7 +104,7 @@ fn while_the_hub_does_not_know_the_target_no_removal_begins() {
 }
 
 #[test]
-fn only_who_was_fenced_by_a_session_that_is_not_in_its_home_says_so() {
+fn only_an_agent_fenced_by_a_session_that_it_does_not_find_in_its_store_reports_that() {
     for refusal in REFUSALS {
         let (mut world, _) = at_work();
         world.hub.refuses = Some(refusal);
@@ -126,7 +126,7 @@ fn modes() -> Vec<AgentMode> {
 }
 
 #[test]
-fn no_answer_that_was_not_verified_lets_an_agent_do_more() {
+fn no_unverified_answer_lifts_a_restriction() {
     for mode in modes() {
         let after = mode.clone().after(HubVerdict::UnknownTarget);
         assert!(mode.may_change() || !after.may_change(), "{mode:?}");
@@ -257,7 +257,7 @@ fn an_agent_that_has_no_session_ends_at_once_when_it_is_asked_to() {
 }
 
 #[test]
-fn what_the_hub_said_while_the_journal_was_away_is_known_after_the_next_restart() {
+fn a_verdict_heard_while_the_journal_was_unavailable_is_known_after_the_next_restart() {
     for refusal in REFUSALS {
         let (mut world, _) = at_work();
         world.no_journal = true;

@@ -24,7 +24,7 @@ pub(in crate::core) struct Session {
     /// The session that is open; none while another is being opened.
     pub(in crate::core) name: Option<SessionName>,
     /// The newest that is stored.
-    pub(super) home: SessionName,
+    pub(super) persisted: SessionName,
     /// The session of this process when another was found in use that is not in the session store.
     pub(super) fenced: Option<Fenced>,
     /// It reports that to the hub without being asked; a refusal of that alone is no further fencing.
@@ -56,7 +56,7 @@ impl Default for Session {
             link: Link::Off,
             last: 0,
             name: None,
-            home: SessionName::default(),
+            persisted: SessionName::default(),
             fenced: None,
             proves_fenced: false,
             untold: false,
@@ -83,7 +83,7 @@ pub(super) enum Link {
     /// The offered session is being stored; it is used only after that.
     Keeping(Box<SessionAnswer>),
     /// The session store is being read, for this reason.
-    Looking(HomeReadReason),
+    ReadingStoredSession(SessionReadReason),
     Polling {
         id: RequestId,
         sent: Monotonic,
@@ -113,7 +113,7 @@ pub(super) enum SetFailure {
 
 /// Why the session store is read.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum HomeReadReason {
+pub(super) enum SessionReadReason {
     /// The hub knows a newer session than this process.
     Outdated,
     /// This session fences this process.
@@ -131,8 +131,8 @@ pub(super) enum Next {
 
 impl Session {
     /// Goes on from this stored session.
-    pub(in crate::core) fn since(home: SessionName) -> Self {
-        Self { home, newest: home.number, ..Self::default() }
+    pub(in crate::core) fn since(persisted: SessionName) -> Self {
+        Self { persisted, newest: persisted.number, ..Self::default() }
     }
 
     pub(in crate::core) fn request(&mut self) -> RequestId {

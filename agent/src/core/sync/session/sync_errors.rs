@@ -24,7 +24,7 @@ impl SyncErrors {
                 SyncError::OtherHistory => (Reason::HistoryLost, "the hub has another set of the accepted version"),
                 SyncError::TooLarge => (Reason::TooLarge, "the set has more entries than a target may have"),
                 SyncError::Incomplete => (Reason::Unknown, "digest mismatch in a received set; it is fetched again"),
-                SyncError::OutOfPlace => {
+                SyncError::Unrelated => {
                     (Reason::Unknown, "the hub's answer did not match the request; it was rejected")
                 }
                 SyncError::PolicyMissing => (Reason::Unknown, "an entry named a policy that was not sent"),

@@ -128,7 +128,7 @@ impl Script {
             Effect::UnknownToHub => "UnknownToHub".to_owned(),
             Effect::Thaw => "Thaw".to_owned(),
             Effect::KeepSession { session, .. } => format!("Keep session {}", session.number),
-            Effect::ReadHome => "Read home".to_owned(),
+            Effect::ReadStoredSession => "Read stored session".to_owned(),
             Effect::Replaced { by } => format!("Replaced by {}", by.number),
         }
     }
@@ -188,7 +188,7 @@ fn a_new_agent_enrols_opens_gathers_fetches_and_switches() {
 }
 
 #[test]
-fn whatever_fails_is_tried_again_for_ever() {
+fn every_failed_request_is_retried_for_ever() {
     let mut script = Script::new(Script::enrolled());
     script.event("start", Event::Started);
     for id in 1..=40 {
@@ -219,7 +219,7 @@ fn an_identity_that_is_refused_comes_back_slowly() {
 
 /// A hub that was set back knows it by another key. Its administrator gives it a token.
 #[test]
-fn whose_signature_the_hub_cannot_verify_shows_its_token_once() {
+fn an_agent_whose_signature_the_hub_cannot_verify_shows_its_token_once() {
     let unspent = Loaded { token_spent: false, ..Script::enrolled() };
     let mut script = Script::new(unspent);
     script.event("start", Event::Started);
@@ -454,7 +454,7 @@ fn a_set_that_comes_to_nothing_is_asked_for_less_and_less_though_its_pages_come(
 
 /// It started while its API server was away, or that was upgraded since.
 #[test]
-fn what_the_cluster_says_of_itself_later_is_told_with_another_session() {
+fn cluster_facts_learnt_later_are_sent_with_another_session() {
     let cluster = |version: &str| {
         Event::Cluster(ClusterFacts { kubernetes_version: version.to_owned(), ..ClusterFacts::default() })
     };
@@ -489,7 +489,7 @@ fn what_the_cluster_says_of_itself_later_is_told_with_another_session() {
 }
 
 /// What a fenced agent does about the session that it finds stored.
-fn fenced(home: SessionName) -> Script {
+fn fenced(persisted: SessionName) -> Script {
     let mut script = Script::new(Script::enrolled());
     script.event("start", Event::Started);
     script.answer(1, session());
@@ -497,7 +497,7 @@ fn fenced(home: SessionName) -> Script {
     let by = Some(SessionName::new(8, 2));
     let refusal = Refusal { fenced_by: by, ..Refusal::new(RefusalKind::Fenced, "another is in use") };
     script.event("fenced", Event::Answered { id: RequestId(2), result: Err(LinkFailure::Refused(refusal)) });
-    let effects = script.event("home", Event::HomeRead { result: Ok(home) });
+    let effects = script.event("stored", Event::StoredSessionRead { result: Ok(persisted) });
     let proof = effects.iter().find_map(|effect| match effect {
         Effect::Send { request: Request::Session(request), .. } => request.fenced,
         _ => None,
@@ -507,33 +507,33 @@ fn fenced(home: SessionName) -> Script {
 }
 
 #[test]
-fn a_fenced_process_whose_home_a_later_one_has_ends() {
+fn a_fenced_process_ends_if_a_later_one_has_written_its_session_store() {
     fenced(SessionName::new(8, 2)).check(&expect![[r#"
-        fenced: Fenced("another is in use"), Link in 96 s, Read home, Persist 1 of 1
-        home: Replaced by 8
+        fenced: Fenced("another is in use"), Link in 96 s, Read stored session, Persist 1 of 1
+        stored: Replaced by 8
         None
     "#]]);
     fenced(SessionName::new(9, 7)).check(&expect![[r#"
-        fenced: Fenced("another is in use"), Link in 96 s, Read home, Persist 1 of 1
-        home: Replaced by 9
+        fenced: Fenced("another is in use"), Link in 96 s, Read stored session, Persist 1 of 1
+        stored: Replaced by 9
         None
     "#]]);
 }
 
 #[test]
-fn a_fenced_process_that_does_not_find_the_other_in_its_home_says_so_at_once_and_then_waits() {
+fn a_fenced_process_that_does_not_find_the_other_session_in_its_store_reports_that_at_once_and_then_waits() {
     let mut script = fenced(SessionName::new(3, 1));
     script.refused_by(3, SessionName::new(8, 2));
     script.check(&expect![[r#"
-        fenced: Fenced("another is in use"), Link in 96 s, Read home, Persist 1 of 1
-        home: 3 Session
+        fenced: Fenced("another is in use"), Link in 96 s, Read stored session, Persist 1 of 1
+        stored: 3 Session
         Some(Fenced { session: SessionName { number: SessionNumber(3), id: SessionId(0000000000000001) }, by: SessionName { number: SessionNumber(8), id: SessionId(0000000000000002) } })
         refused 3: Link in 77 s
     "#]]);
 }
 
 #[test]
-fn a_session_is_used_only_when_the_home_has_it() {
+fn a_session_is_used_only_once_it_is_stored() {
     let mut script = Script::new(Script::enrolled());
     script.event("start", Event::Started);
     script.event("answer", Event::Answered { id: RequestId(1), result: Ok(session()) });
@@ -552,7 +552,7 @@ fn a_session_is_used_only_when_the_home_has_it() {
 }
 
 #[test]
-fn an_offer_to_a_process_whose_home_a_later_one_has_ends_it() {
+fn an_offered_process_ends_if_a_later_one_has_written_its_session_store() {
     let mut script = Script::new(Script::enrolled());
     script.event("start", Event::Started);
     script.event("answer", Event::Answered { id: RequestId(1), result: Ok(session()) });
@@ -565,13 +565,13 @@ fn an_offer_to_a_process_whose_home_a_later_one_has_ends_it() {
 }
 
 #[test]
-fn who_heard_of_a_newer_session_looks_into_its_home_before_it_asks_again() {
+fn a_process_that_heard_of_a_newer_session_reads_its_session_store_before_it_asks_again() {
     let mut script = Script::new(Script::enrolled());
     script.event("start", Event::Started);
     let Answer::Session(answer) = session() else { unreachable!("it is one") };
     let outdated = Answer::Session(SessionAnswer { outdated: true, ..answer });
     script.event("outdated", Event::Answered { id: RequestId(1), result: Ok(outdated) });
-    let effects = script.event("home", Event::HomeRead { result: Ok(SessionName::new(3, 1)) });
+    let effects = script.event("stored", Event::StoredSessionRead { result: Ok(SessionName::new(3, 1)) });
     let Some(Effect::Send { request: Request::Session(request), .. }) = effects.first() else { panic!("{effects:?}") };
-    assert_eq!((request.home, request.last.0), (SessionName::new(3, 1), 3));
+    assert_eq!((request.persisted, request.last.0), (SessionName::new(3, 1), 3));
 }

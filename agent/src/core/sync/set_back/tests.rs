@@ -17,37 +17,37 @@ fn uids(world: &World) -> Vec<(ObjectKey, Uid, Option<tideline_common::Digest>)>
 
 #[test]
 fn a_mark_of_the_same_source_and_a_later_generation_says_that_the_journal_was_set_back() {
-    let place = key("", "ConfigMap", "a");
-    let (known, policy) = (entry(&place, 1, 2), ApplyPolicy::default());
-    let mark = |source, generation| mark_of(me(), &entry(&place, source, generation), &policy, Origin::Created);
-    assert!(is_later(me(), &place, &mark(1, 3), (&known, Some(&policy))));
-    assert!(!is_later(me(), &place, &mark(1, 2), (&known, Some(&policy))));
-    assert!(!is_later(me(), &place, &mark(2, 3), (&known, Some(&policy))), "generations of two sources say nothing");
+    let key_of_a = key("", "ConfigMap", "a");
+    let (known, policy) = (entry(&key_of_a, 1, 2), ApplyPolicy::default());
+    let mark = |source, generation| mark_of(me(), &entry(&key_of_a, source, generation), &policy, Origin::Created);
+    assert!(is_later(me(), &key_of_a, &mark(1, 3), (&known, Some(&policy))));
+    assert!(!is_later(me(), &key_of_a, &mark(1, 2), (&known, Some(&policy))));
+    assert!(!is_later(me(), &key_of_a, &mark(2, 3), (&known, Some(&policy))), "generations of two sources say nothing");
     let once = ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() };
     let left_alone = "an accepted loss of history set its source back, and nobody writes its mark";
-    assert!(!is_later(me(), &place, &mark(1, 3), (&known, Some(&once))), "{left_alone}");
+    assert!(!is_later(me(), &key_of_a, &mark(1, 3), (&known, Some(&once))), "{left_alone}");
     let withheld = Entry { state: EntryState::Withheld(Reason::AgentTooOld), ..known.clone() };
-    assert!(!is_later(me(), &place, &mark(1, 3), (&withheld, Some(&policy))), "{left_alone}");
+    assert!(!is_later(me(), &key_of_a, &mark(1, 3), (&withheld, Some(&policy))), "{left_alone}");
     let elsewhere = key("", "ConfigMap", "other");
     assert!(!is_later(me(), &elsewhere, &mark(1, 3), (&known, Some(&policy))), "a copy");
 }
 
 /// An accepted loss of history has set its source back, and the API server refuses its content since.
 #[test]
-fn what_the_journal_knows_itself_to_have_applied_is_no_sign() {
-    let place = key("", "ConfigMap", "a");
+fn a_mark_that_the_journal_itself_recorded_shows_no_older_journal() {
+    let key_of_a = key("", "ConfigMap", "a");
     let mut world = World::new(7);
-    world.hub.put(&place, 1, 3);
+    world.hub.put(&key_of_a, 1, 3);
     world.heal();
     world.quiesce();
     world.hub_is_away();
     world.crash();
-    let mark = |generation| mark_of(me(), &entry(&place, 1, generation), &ApplyPolicy::default(), Origin::Created);
-    assert!(world.core.shows_set_back(&place, Some(&mark(5))));
-    let record = world.core.objects.get(&place).unwrap().record.clone().unwrap();
-    world.core.objects.at(&place).record = Some(AppliedRecord { source_generation: 5, ..record });
-    assert!(!world.core.shows_set_back(&place, Some(&mark(5))));
-    assert!(world.core.shows_set_back(&place, Some(&mark(6))));
+    let mark = |generation| mark_of(me(), &entry(&key_of_a, 1, generation), &ApplyPolicy::default(), Origin::Created);
+    assert!(world.core.shows_set_back(&key_of_a, Some(&mark(5))));
+    let record = world.core.objects.get(&key_of_a).unwrap().record.clone().unwrap();
+    world.core.objects.at(&key_of_a).record = Some(AppliedRecord { source_generation: 5, ..record });
+    assert!(!world.core.shows_set_back(&key_of_a, Some(&mark(5))));
+    assert!(world.core.shows_set_back(&key_of_a, Some(&mark(6))));
 }
 
 /// What was applied and unassigned since the copy of the journal was made is not undone, as long as the hub is away.
@@ -81,7 +81,7 @@ fn an_agent_whose_journal_was_set_back_changes_nothing_before_it_has_heard_the_h
 
 /// One kind that is never listed does not delay corrections of the others.
 #[test]
-fn what_is_not_heard_of_is_waited_for_half_a_minute_and_no_longer() {
+fn a_kind_that_is_not_listed_delays_the_start_by_half_a_minute_at_most() {
     let [first, second, _] = keys();
     let mut world = World::new(7);
     for key in [&first, &second] {
@@ -94,8 +94,8 @@ fn what_is_not_heard_of_is_waited_for_half_a_minute_and_no_longer() {
     let silent: BTreeSet<GroupKind> = [second.kind.clone()].into();
     world.watches.silent = silent;
     world.crash();
-    world.run_for(LOOK_FIRST_MAX * 9 / 10);
+    world.run_for(LIST_FIRST_MAX * 9 / 10);
     assert!(!world.cluster.objects.contains_key(&first));
-    world.run_for(LOOK_FIRST_MAX / 5);
+    world.run_for(LIST_FIRST_MAX / 5);
     assert!(world.cluster.objects.contains_key(&first));
 }

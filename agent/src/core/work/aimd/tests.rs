@@ -33,7 +33,7 @@ impl Stream {
 }
 
 #[test]
-fn each_round_that_goes_well_adds_one_up_to_the_most() {
+fn each_successful_round_raises_the_limit_by_one_up_to_its_maximum() {
     let mut stream = Stream::new();
     stream.well(FIRST - 1);
     assert_eq!(stream.aimd.limit(), FIRST);
@@ -44,7 +44,7 @@ fn each_round_that_goes_well_adds_one_up_to_the_most() {
 }
 
 #[test]
-fn it_does_not_grow_while_there_is_no_more_to_do_or_writes_become_slower() {
+fn the_limit_does_not_rise_while_work_is_short_or_writes_slow_down() {
     let mut stream = Stream::new();
     for _ in 0..10 * FIRST {
         let ended = Ended { id: OpId(1), took: OP, sign: Sign::Well, last: OpId(1) };
@@ -58,7 +58,7 @@ fn it_does_not_grow_while_there_is_no_more_to_do_or_writes_become_slower() {
 }
 
 #[test]
-fn what_was_begun_under_the_former_limit_halves_it_once() {
+fn operations_begun_under_one_limit_halve_it_once() {
     let mut stream = Stream::new();
     let last = OpId(32);
     for id in 1..=32 {
@@ -104,7 +104,7 @@ fn strain_without_a_retry_after_holds_longer_each_time_until_something_succeeds(
 }
 
 #[test]
-fn what_ends_badly_for_itself_says_nothing_about_the_api_server() {
+fn a_failure_of_one_object_says_nothing_about_the_api_server() {
     let failed = |reason| OpResult::DryRunCreate(Err(Failure::new(reason, "")));
     for reason in [Reason::Webhook, Reason::Invalid, Reason::Forbidden, Reason::Unavailable, Reason::BodyMissing] {
         assert_eq!(Sign::of(&failed(reason), OP), Sign::None);

@@ -9,7 +9,7 @@ fn failed(reason: Reason) -> OpResult {
 
 fn judge(limiter: &mut ConcurrencyLimiter, key: &ObjectKey, took: Duration, result: &OpResult) -> Vec<String> {
     let mut jitter = Jitter::new(1);
-    let woken = limiter.judge(Monotonic::START, (OpId(1), key, Does::Write, took), result, OpId(1), &mut jitter);
+    let woken = limiter.judge(Monotonic::START, (OpId(1), key, Access::Write, took), result, OpId(1), &mut jitter);
     woken.into_iter().map(|key| key.name.to_string()).collect()
 }
 
@@ -23,22 +23,22 @@ fn no_kind_gets_everything() {
     let (config, secret) = (key("", "ConfigMap", "a"), key("", "Secret", "a"));
     let mut begun = 0;
     while limiter.admits(&config) == Admission::Free {
-        limiter.began(&config, Does::Write);
+        limiter.began(&config, Access::Write);
         begun += 1;
     }
     assert_eq!((begun, limiter.aimd.limit()), (32, 40));
     assert_eq!(limiter.admits(&in_namespace("other", "a")), Admission::Full, "wherever it is");
     assert_eq!(limiter.admits(&secret), Admission::Free);
-    limiter.landed(&config, Does::Write);
+    limiter.finished(&config, Access::Write);
     assert_eq!(limiter.admits(&config), Admission::Free);
 }
 
 #[test]
-fn where_a_webhook_does_not_answer_next_to_nothing_is_begun_until_one_succeeds() {
+fn behind_a_silent_webhook_few_operations_begin_until_one_succeeds() {
     let mut limiter = ConcurrencyLimiter::default();
     let (a, b) = (key("", "ConfigMap", "a"), key("", "ConfigMap", "b"));
     judge(&mut limiter, &a, Duration::from_millis(1), &failed(Reason::Webhook));
-    (0..STUCK_MAX).for_each(|_| limiter.began(&a, Does::Write));
+    (0..STUCK_MAX).for_each(|_| limiter.began(&a, Access::Write));
     assert_eq!(limiter.admits(&a), Admission::Free, "one that answers at once is in nobody's way");
     judge(&mut limiter, &a, Duration::from_secs(2), &failed(Reason::Webhook));
     assert_eq!(limiter.admits(&a), Admission::Stuck);
@@ -68,13 +68,13 @@ fn a_webhook_that_denies_after_long_is_in_the_way_like_one_that_does_not_answer(
         let mut limiter = ConcurrencyLimiter::default();
         let (a, b) = (key("", "ConfigMap", "a"), key("", "ConfigMap", "b"));
         judge(&mut limiter, &a, took, &failed(reason));
-        (0..STUCK_MAX).for_each(|_| limiter.began(&a, Does::Write));
+        (0..STUCK_MAX).for_each(|_| limiter.began(&a, Access::Write));
         assert_eq!(limiter.admits(&b), expected, "{reason:?} after {took:?}");
     }
 }
 
 #[test]
-fn what_waits_for_a_webhook_is_tried_one_by_one_as_places_become_free() {
+fn objects_behind_a_webhook_are_tried_one_by_one_as_slots_become_free() {
     let mut limiter = ConcurrencyLimiter::default();
     let (a, b, c) = (key("", "ConfigMap", "a"), key("", "ConfigMap", "b"), key("", "ConfigMap", "c"));
     judge(&mut limiter, &a, Duration::from_secs(2), &failed(Reason::Webhook));
@@ -85,34 +85,34 @@ fn what_waits_for_a_webhook_is_tried_one_by_one_as_places_become_free() {
     limiter.failed(&a);
     limiter.failed(&b);
     // No webhook is called for a read.
-    limiter.began(&c, Does::Read);
-    limiter.landed(&c, Does::Read);
-    let read = (OpId(1), &c, Does::Read, Duration::ZERO);
+    limiter.began(&c, Access::Read);
+    limiter.finished(&c, Access::Read);
+    let read = (OpId(1), &c, Access::Read, Duration::ZERO);
     assert!(limiter.judge(Monotonic::START, read, &OpResult::Get(Ok(None)), OpId(1), &mut Jitter::new(1)).is_empty());
     // A success of one for which no webhook is called does not let all of them begin.
     assert_eq!(judge(&mut limiter, &key("", "ConfigMap", "free"), Duration::from_millis(1), &WELL), ["a", "c"]);
-    limiter.began(&a, Does::Write);
-    limiter.began(&c, Does::Write);
+    limiter.began(&a, Access::Write);
+    limiter.began(&c, Access::Write);
     assert_eq!(limiter.admits(&b), Admission::Stuck);
     assert_eq!(judge(&mut limiter, &a, Duration::from_millis(1), &WELL), ["b"]);
     assert_eq!(limiter.admits(&b), Admission::Free, "nothing is left");
 }
 
 #[test]
-fn all_that_wait_for_webhooks_get_a_quarter_of_what_is_under_way() {
+fn objects_behind_webhooks_get_a_quarter_of_the_limit() {
     let mut limiter = ConcurrencyLimiter::default();
     let stuck: Vec<_> = (0..20).map(|nth| in_namespace(&format!("n{nth:02}"), "a")).collect();
     // Operations that began before it was known count as well.
-    limiter.began(&stuck[0], Does::Write);
-    limiter.began(&stuck[0], Does::Write);
-    limiter.began(&stuck[0], Does::Write);
+    limiter.began(&stuck[0], Access::Write);
+    limiter.began(&stuck[0], Access::Write);
+    limiter.began(&stuck[0], Access::Write);
     for key in &stuck {
         judge(&mut limiter, key, Duration::from_secs(2), &failed(Reason::Webhook));
     }
     let mut begun = vec![&stuck[0]; 3];
     for key in &stuck {
         while limiter.admits(key) == Admission::Free {
-            limiter.began(key, Does::Write);
+            limiter.began(key, Access::Write);
             begun.push(key);
         }
     }
@@ -123,7 +123,7 @@ fn all_that_wait_for_webhooks_get_a_quarter_of_what_is_under_way() {
     judge(&mut limiter, &stuck[0], Duration::from_secs(1), &WELL);
     assert_eq!(limiter.admits(&stuck[19]), Admission::Free);
     for key in begun {
-        limiter.landed(key, Does::Write);
+        limiter.finished(key, Access::Write);
     }
     assert_eq!(limiter.stuck_under_way, 0);
     assert!(limiter.under_way.is_empty() && limiter.under_way_in.is_empty());

@@ -11,7 +11,7 @@ use crate::core::interface::write::{AppliedRecord, FreezeReason, RemovalPolicy, 
 use crate::core::model::object::Me;
 use crate::core::model::seen::Seen;
 use crate::core::sync::mode::HubVerdict;
-use crate::core::sync::set_back::LOOK_FIRST_MAX;
+use crate::core::sync::set_back::LIST_FIRST_MAX;
 use crate::core::tests::world::World;
 use crate::core::tests::{attested, entry, hub_id, key, me, policies, target_id, uid};
 use crate::core::work::conclude::{RETRY, TRIES_MAX};
@@ -157,7 +157,7 @@ fn an_agent_that_is_asked_to_end_finishes_what_is_under_way_and_begins_nothing()
 }
 
 #[test]
-fn other_kinds_begin_while_one_has_its_share_under_way() {
+fn other_kinds_begin_while_one_kind_uses_its_share() {
     let mut entries: Vec<Entry> = (0..100).map(|i| config_map(&format!("c{i}"), 0)).collect();
     entries.push(entry(&key("apps", "Deployment", "d"), 1, 1));
     let offline = Offline::new(entries);
@@ -166,7 +166,7 @@ fn other_kinds_begin_while_one_has_its_share_under_way() {
 }
 
 #[test]
-fn a_throttled_try_is_none_and_holds_up_everything_for_as_long_as_was_said() {
+fn a_throttled_attempt_does_not_count_and_pauses_everything_for_the_retry_after() {
     let mut offline = Offline::new(vec![config_map("early", 0), config_map("late", 1)]);
     let (id, early) = offline.begun.remove(0);
     let retry_after = Some(Duration::from_secs(3));
@@ -231,7 +231,7 @@ fn an_old_journal_is_not_acted_upon_while_the_api_server_is_away() {
 }
 
 #[test]
-fn what_is_to_wait_for_long_holds_up_no_later_wave() {
+fn an_object_with_a_long_backoff_delays_no_later_wave() {
     let mut offline = Offline::new(vec![config_map("early", 0), config_map("late", 1)]);
     let (id, early) = offline.begun.remove(0);
     let retry_after = Some(Duration::from_hours(1));
@@ -246,7 +246,7 @@ fn what_is_to_wait_for_long_holds_up_no_later_wave() {
 }
 
 #[test]
-fn what_waits_for_a_webhook_holds_up_neither_its_siblings_nor_later_waves() {
+fn an_object_behind_a_webhook_delays_neither_siblings_nor_later_waves() {
     let mut entries: Vec<Entry> = (0..100).map(|i| config_map(&format!("c{i:03}"), 0)).collect();
     entries.push(Entry { wave: 0, ..entry(&key("", "Secret", "sibling"), 1, 1) });
     // Behind all of its kind that wait.
@@ -308,7 +308,7 @@ fn a_wave_begins_when_all_before_it_was_tried_however_it_ended() {
 }
 
 #[test]
-fn what_fails_is_tried_again_later_and_later() {
+fn a_failing_object_is_retried_with_growing_pauses() {
     let mut offline = Offline::new(vec![config_map("a", 0)]);
     let mut waits = Vec::new();
     for _ in 0..12 {
@@ -326,7 +326,7 @@ fn what_fails_is_tried_again_later_and_later() {
 /// By a webhook, say, that answers at once. Each has a wait of its own, and all of them together would be requested all the
 /// time.
 #[test]
-fn many_that_are_refused_are_tried_seldom_and_all_of_them_once_one_is_let_through() {
+fn many_denied_objects_are_retried_seldom_and_all_of_them_once_one_is_admitted() {
     for (reason, refused) in [(Reason::Invalid, false), (Reason::Forbidden, true), (Reason::Denied, true)] {
         let mut offline = Offline::new((0..200).map(|i| config_map(&format!("c{i:03}"), 0)).collect());
         while !offline.begun.is_empty() {
@@ -345,7 +345,7 @@ fn many_that_are_refused_are_tried_seldom_and_all_of_them_once_one_is_let_throug
 }
 
 #[test]
-fn what_waits_for_a_namespace_goes_when_it_appears() {
+fn an_object_that_waits_for_its_namespace_is_created_when_it_appears() {
     let namespace = entry(&key("", "Namespace", "shop"), 1, 1);
     let mut offline = Offline::new(vec![namespace, config_map("a", 0)]);
     let (create_namespace, _) = offline.begun.remove(0);
@@ -367,7 +367,7 @@ fn a_kind_that_cannot_be_listed_does_not_hold_up_the_others() {
     offline.restart_without_lists();
     offline.step(Event::WatchLost { kind, reason: Reason::Forbidden, message: "no".into() });
     assert!(offline.begun.is_empty(), "what stands there is looked at first");
-    offline.now = offline.now + LOOK_FIRST_MAX;
+    offline.now = offline.now + LIST_FIRST_MAX;
     offline.step(Event::Timer(Timer::Retry));
     assert_eq!(offline.names(), ["a"], "a creation needs no list, and finds out");
     offline.step(Event::Listed { kind: deployment.key.kind, objects: Vec::new() });
@@ -376,33 +376,33 @@ fn a_kind_that_cannot_be_listed_does_not_hold_up_the_others() {
 }
 
 #[test]
-fn a_kind_that_is_listed_and_may_not_be_watched_is_kept_and_said_steadily() {
+fn a_kind_that_may_be_listed_and_not_watched_is_maintained_and_reported_steadily() {
     let (entry, policy) = (config_map("a", 0), ApplyPolicy::default());
     let written = |version: &str| made(standing(&entry, &policy, version));
     let mut offline = Offline::new(vec![entry.clone()]);
     let (id, key) = offline.begun.remove(0);
     let kind = key.kind;
     let mut said = Vec::new();
-    let mut look = |offline: &Offline| {
+    let mut note = |offline: &Offline| {
         let conditions = offline.core.kinds.conditions(&offline.core.forbidden_kinds);
         said.push(conditions.into_iter().map(|it| (it.reason, it.message)).collect::<Vec<_>>());
     };
     offline.step(Event::Executed { id, result: written("7") });
-    look(&offline);
+    note(&offline);
     for version in ["8", "9"] {
         offline.step(Event::Unwatched { kind: kind.clone(), message: "cannot watch".into() });
-        look(&offline);
+        note(&offline);
         assert!(!offline.core.kinds.is_forbidden(&kind), "how it does is known");
         assert!(offline.core.kinds.in_sync());
         // A list without it counts.
         offline.step(Event::Listed { kind: kind.clone(), objects: Vec::new() });
-        look(&offline);
+        note(&offline);
         assert_eq!(offline.names(), ["a"]);
         let (id, _) = offline.begun.remove(0);
         offline.step(Event::Executed { id, result: written(version) });
     }
     offline.step(Event::Watched { kind });
-    look(&offline);
+    note(&offline);
     let denied = vec![(Reason::Forbidden, "no permission for ConfigMap: cannot watch".to_owned())];
     assert_eq!(said, [vec![], denied.clone(), denied.clone(), denied.clone(), denied, vec![]]);
 }
@@ -534,7 +534,7 @@ fn read(core: &mut Core, out: &Effects, there: &Observed) -> Effects {
 }
 
 #[test]
-fn what_was_created_once_before_a_crash_is_known_to_have_been() {
+fn a_create_only_object_created_before_a_crash_is_known() {
     let policy = ApplyPolicy { mode: tideline_common::ApplyMode::CreateOnly, ..ApplyPolicy::default() };
     let entry = config_map("once", 0);
     let there = standing(&entry, &policy, "5");
@@ -547,7 +547,7 @@ fn what_was_created_once_before_a_crash_is_known_to_have_been() {
 }
 
 #[test]
-fn what_is_seen_as_it_was_before_our_last_write_is_read_before_it_is_written_again() {
+fn an_object_seen_older_than_our_last_write_is_read_before_it_is_written_again() {
     let (policy, entry) = (ApplyPolicy::default(), config_map("late", 0));
     let entry = Entry { policy: policy.digest(), ..entry };
     let written = Seen::from(&standing(&entry, &policy, "5"));
@@ -567,7 +567,7 @@ fn what_is_seen_as_it_was_before_our_last_write_is_read_before_it_is_written_aga
 }
 
 #[test]
-fn what_is_seen_while_a_write_to_what_was_there_before_fails_stays_seen() {
+fn an_object_seen_while_a_write_to_its_predecessor_fails_stays_known() {
     let (policy, entry) = (ApplyPolicy::default(), config_map("again", 0));
     let before = standing(&entry, &policy, "3");
     let (mut core, out) = restarted(&entry, &policy, &before, None);
@@ -590,7 +590,7 @@ fn what_is_seen_while_a_write_to_what_was_there_before_fails_stays_seen() {
 
 /// A read that no decision has made use of.
 #[test]
-fn what_was_read_of_an_object_is_forgotten_when_something_is_done_to_it() {
+fn a_read_is_dropped_once_its_object_is_written() {
     let mut world = World::new(1);
     let key = key("", "ConfigMap", "c");
     world.hub.put(&key, 1, 1);
@@ -607,7 +607,7 @@ fn what_was_read_of_an_object_is_forgotten_when_something_is_done_to_it() {
 
 /// Nothing shows it but its creation, which is refused.
 #[test]
-fn what_is_to_be_let_go_of_and_may_not_be_taken_over_is_let_go_of_without_its_label_too() {
+fn an_object_due_for_orphaning_that_may_not_be_taken_over_is_orphaned_without_its_label_too() {
     let never = ApplyPolicy { takeover: Takeover::Never, ..ApplyPolicy::default() };
     let former = config_map("c", 0);
     let assigned = Entry { policy: never.digest(), ..entry(&former.key, 2, 2) };
@@ -615,7 +615,7 @@ fn what_is_to_be_let_go_of_and_may_not_be_taken_over_is_let_go_of_without_its_la
     let standing = Observed { mark: Some(Arc::new(mark)), labelled: false, ..created(&former.key, None) };
     let record = plan::record_of(&former, &Seen::from(&standing), Origin::Created, true);
     let removal = Tombstone { key: former.key.clone(), source: former.source.uid.clone() };
-    let lets_go = PrunePolicy::of(&ApplyPolicy { prune: Prune::Orphan, ..ApplyPolicy::default() });
+    let orphan = PrunePolicy::of(&ApplyPolicy { prune: Prune::Orphan, ..ApplyPolicy::default() });
     let set: DesiredSet = std::iter::once(Arc::new(assigned.clone())).collect();
     let loaded = Loaded {
         enrolled: Some(Enrolled { target: target_id(), name: "store".into() }),
@@ -624,7 +624,7 @@ fn what_is_to_be_let_go_of_and_may_not_be_taken_over_is_let_go_of_without_its_la
         policies: std::iter::once((never.digest(), Arc::new(never))).collect(),
         entries: vec![Arc::new(assigned)],
         applied: vec![(former.key.clone(), record)],
-        removing: vec![(removal, RemovalPolicy::Tombstone(lets_go))],
+        removing: vec![(removal, RemovalPolicy::Tombstone(orphan))],
         ..Loaded::default()
     };
     let mut core = Core::new(config(), loaded);

@@ -124,7 +124,7 @@ fn found(observed: Observed) -> OpResult {
 }
 
 #[test]
-fn what_came_again_after_the_list_is_removed_too() {
+fn an_object_recreated_after_the_list_is_removed_too() {
     for recorded in [true, false] {
         let mut removing = listed_as_before(recorded);
         assert_eq!(removing.ends(found(standing("u2", 1))), "Get");
@@ -135,7 +135,7 @@ fn what_came_again_after_the_list_is_removed_too() {
 }
 
 #[test]
-fn what_is_another_s_by_now_is_left_alone() {
+fn an_object_that_has_another_owner_by_now_is_left_alone() {
     let unmarked = Observed { mark: None, labelled: false, ..standing("u3", 1) };
     for there in [found(unmarked), found(standing("u3", 2)), OpResult::Get(Ok(None))] {
         let mut removing = listed_as_before(true);
@@ -148,7 +148,7 @@ fn what_is_another_s_by_now_is_left_alone() {
 /// A data directory that was set back has removals of long ago. The key may have been assigned since, to another source or to
 /// the same.
 #[test]
-fn what_the_journal_does_not_know_is_removed_only_when_the_hub_was_heard() {
+fn an_object_unknown_to_the_journal_is_removed_only_after_the_hub_was_heard() {
     for (policy, source) in [
         (RemovalPolicy::Tombstone(SAID), 2),
         (RemovalPolicy::Tombstone(SAID), 1),
@@ -181,7 +181,7 @@ fn comes_back(world: &mut World, key: &ObjectKey, policy: ApplyPolicy) {
 }
 
 #[test]
-fn what_is_made_once_and_is_gone_is_made_anew_when_it_comes_back() {
+fn a_create_only_object_that_is_gone_is_created_anew_when_assigned_again() {
     let once = ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() };
     for (restarts, lost) in [(false, false), (true, false), (true, true)] {
         let mut world = World::new(3);
@@ -246,7 +246,7 @@ fn the_next_wave_waits_for_what_is_made_anew() {
 
 /// An adopted object is orphaned when it leaves, whatever becomes of created ones.
 #[test]
-fn what_was_adopted_and_comes_back_is_held_only_by_what_may_take_it_over() {
+fn an_adopted_object_that_is_assigned_again_is_kept_only_by_a_policy_that_may_take_it_over() {
     let by_force = ApplyPolicy { takeover: Takeover::Always, ..ApplyPolicy::default() };
     for takeover in [Takeover::Always, Takeover::Never] {
         let mut world = World::new(5);
@@ -267,7 +267,7 @@ fn what_was_adopted_and_comes_back_is_held_only_by_what_may_take_it_over() {
 
 /// Without its label it must be read, and without the journal it is not orphaned yet.
 #[test]
-fn what_is_to_be_let_go_of_is_not_looked_at_again_and_again_while_nothing_can_be_written() {
+fn an_object_due_for_orphaning_is_not_read_over_and_over_while_the_journal_cannot_be_written() {
     let key = key("", "ConfigMap", "web");
     let mut world = World::new(3);
     world.hub.policy.prune = Prune::Orphan;
@@ -283,8 +283,8 @@ fn what_is_to_be_let_go_of_is_not_looked_at_again_and_again_while_nothing_can_be
     let before = world.ops;
     // It ends by itself if there is no rest.
     world.quiesce();
-    let looks = world.ops - before;
-    assert!(looks <= 30, "{looks} looks in half an hour");
+    let operations = world.ops - before;
+    assert!(operations <= 30, "{operations} operations in half an hour");
     world.journal_opens();
     world.quiesce();
     assert_eq!((world.removals(), world.cluster.objects[&key].mark.is_none()), (0, true));

@@ -75,7 +75,7 @@ struct Known {
     /// By source, with the policy of a tombstone; none if there is none.
     removals: BTreeMap<u64, Option<Prune>>,
     /// The journal says that the recorded object is due for orphaning.
-    letting_go: bool,
+    orphaning: bool,
     /// The object is being deleted, which does not end.
     deleting: bool,
     /// The cluster was set back to before the last write.
@@ -98,15 +98,14 @@ struct Server {
     would_be_created: bool,
 }
 
-fn place() -> ObjectKey {
+fn web() -> ObjectKey {
     key("", "ConfigMap", "c")
 }
 
 fn observed(source: Option<u64>, changed: bool) -> Observed {
-    let mark =
-        source.map(|source| mark_of(me(), &entry(&place(), source, 1), &ApplyPolicy::default(), Origin::Created));
+    let mark = source.map(|source| mark_of(me(), &entry(&web(), source, 1), &ApplyPolicy::default(), Origin::Created));
     Observed {
-        key: place(),
+        key: web(),
         uid: uid("u1"),
         resource_version: "5".into(),
         generation: 0,
@@ -130,7 +129,7 @@ impl Server {
         let entries: Vec<Arc<Entry>> = known
             .assigned
             .iter()
-            .map(|(state, policy)| Arc::new(Entry { state: *state, policy: policy.digest(), ..entry(&place(), 1, 2) }))
+            .map(|(state, policy)| Arc::new(Entry { state: *state, policy: policy.digest(), ..entry(&web(), 1, 2) }))
             .collect();
         let set: DesiredSet = entries.iter().cloned().collect();
         let default = ApplyPolicy::default();
@@ -138,13 +137,13 @@ impl Server {
         let record = known.record.map(|(source, of)| {
             let resource_version = if known.set_back { "1000" } else { "5" }.into();
             let seen = Seen::from(&Observed { uid: uid(of), resource_version, ..observed(Some(source), false) });
-            let record = record_of(&entry(&place(), source, 1), &seen, Origin::Created, true);
-            (place(), AppliedRecord { letting_go: known.letting_go, ..record })
+            let record = record_of(&entry(&web(), source, 1), &seen, Origin::Created, true);
+            (web(), AppliedRecord { orphaning: known.orphaning, ..record })
         });
         let removing = known.removals.iter().map(|(source, said)| {
             let told = said.map(|prune| RemovalPolicy::Tombstone(PrunePolicy { prune, ..PrunePolicy::LEAST }));
             let policy = told.unwrap_or(RemovalPolicy::Absence(None));
-            (Tombstone { key: place(), source: uid(&format!("s{source}")) }, policy)
+            (Tombstone { key: web(), source: uid(&format!("s{source}")) }, policy)
         });
         let loaded = Loaded {
             enrolled: Some(Enrolled { target: target_id(), name: "store".into() }),
@@ -169,7 +168,7 @@ impl Server {
             asked: Vec::new(),
             would_be_created: false,
         };
-        let kind = place().kind;
+        let kind = web().kind;
         server.step(Event::Started);
         server.step(Event::Kind { kind: kind.clone(), served: Served::Yes { namespaced: true, status: false } });
         let objects = known.seen.map(|_| server.there.clone()).into_iter().collect();
@@ -191,9 +190,9 @@ impl Server {
     }
 
     /// The object is read for this purpose, and found so.
-    fn reads(&mut self, what_for: Doing, found: Observed) {
-        let get = Op::Get { key: place(), version: "v1".into() };
-        self.core.execute(self.now, &place(), what_for, get, &mut Vec::new());
+    fn reads(&mut self, what_for: Purpose, found: Observed) {
+        let get = Op::Get { key: web(), version: "v1".into() };
+        self.core.execute(self.now, &web(), what_for, get, &mut Vec::new());
         let (id, result) = (self.core.work.last(), OpResult::Get(Ok(Some(Box::new(found)))));
         self.core.executed(self.now, id, result, &mut Vec::new());
     }
@@ -207,11 +206,11 @@ impl Server {
     fn switch(&mut self, instead: Option<(u64, &ApplyPolicy)>, prune: Prune) {
         let put: Vec<Arc<Entry>> = instead
             .iter()
-            .map(|(source, policy)| Arc::new(Entry { policy: policy.digest(), ..entry(&place(), *source, 2) }))
+            .map(|(source, policy)| Arc::new(Entry { policy: policy.digest(), ..entry(&web(), *source, 2) }))
             .collect();
         let version = Version { revision: Revision(self.version + 9), ..Version::default() };
         let accepted = Accepted { version, digest: put.iter().cloned().collect::<DesiredSet>().digest() };
-        let tombstone = Tombstone { key: place(), source: uid("s1") };
+        let tombstone = Tombstone { key: web(), source: uid("s1") };
         let policy = RemovalPolicy::Tombstone(PrunePolicy { prune, ..PrunePolicy::LEAST });
         let again = instead.is_some_and(|(source, _)| source == 1);
         for entry in &put {
@@ -219,7 +218,7 @@ impl Server {
         }
         self.core.begin_switch(Box::new(Change {
             accepted: attested(accepted),
-            remove: if put.is_empty() { vec![place()] } else { Vec::new() },
+            remove: if put.is_empty() { vec![web()] } else { Vec::new() },
             put,
             policies: instead.iter().map(|(_, policy)| (policy.digest(), Arc::new((*policy).clone()))).collect(),
             tombstones: if again { [].into() } else { [(tombstone, policy)].into() },
@@ -250,7 +249,7 @@ impl Server {
         if matches!(op, Op::DryRunCreate { .. }) {
             self.would_be_created = matches!(result, OpResult::DryRunCreate(Ok(())));
         }
-        if matches!(op, Op::Delete { .. }) && self.core.desired.get(&place()).is_some_and(is_applied) {
+        if matches!(op, Op::Delete { .. }) && self.core.desired.get(&web()).is_some_and(is_applied) {
             assert!(
                 std::mem::take(&mut self.would_be_created),
                 "it was deleted, and nobody knows that it can be made again"
@@ -306,7 +305,7 @@ impl Server {
                 Says::Gone => Ok(Orphaned::Gone),
                 Says::Done | Says::Exists | Says::Finalizing | Says::Failed(_) => {
                     self.there = Observed { mark: None, labelled: false, ..there };
-                    Ok(Orphaned::LetGo)
+                    Ok(Orphaned::Done)
                 }
             }),
             Op::Inspect { .. } => OpResult::Inspect(Ok(Inspected::Holds { foreign: 0, example: None, ours: 0 })),
@@ -332,7 +331,7 @@ impl Server {
     }
 
     fn outcome(&self) -> (Progress, Option<Reason>) {
-        let object = self.core.objects.get(&place()).expect("it is assigned");
+        let object = self.core.objects.get(&web()).expect("it is assigned");
         (object.outcome.progress, object.outcome.reason)
     }
 
@@ -401,12 +400,12 @@ fn known() -> impl Strategy<Value = Known> {
         prop::bool::weighted(0.2),
         any::<bool>(),
     )
-        .prop_map(|(record, seen, assigned, removals, letting_go, deleting, set_back)| Known {
+        .prop_map(|(record, seen, assigned, removals, orphaning, deleting, set_back)| Known {
             record,
             seen,
             assigned,
             removals,
-            letting_go,
+            orphaning,
             deleting,
             set_back,
         })
@@ -416,7 +415,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(3_000))]
 
     #[test]
-    fn nothing_is_asked_again_and_again_at_once(
+    fn no_operation_is_repeated_without_a_pause(
         known in known(),
         answers in prop::array::uniform8(prop::sample::select(SAYS.to_vec())),
     ) {
@@ -428,7 +427,7 @@ proptest! {
 
 /// Due for orphaning, and assigned again before that was done: it may not be taken over, so it is orphaned now.
 #[test]
-fn what_cannot_be_let_go_of_waits_though_something_is_assigned_there() {
+fn an_orphaning_that_fails_waits_though_something_is_assigned_to_its_key() {
     let never = ApplyPolicy { takeover: Takeover::Never, ..ApplyPolicy::default() };
     for reason in [Reason::Unavailable, Reason::Forbidden] {
         for (state, record) in [
@@ -473,7 +472,7 @@ fn shut_out(server: &mut Server, verdict: HubVerdict) {
 /// A frozen agent keeps what it has, and so does one that was told that history is broken: an apply was in flight by then, and
 /// fails for an immutable field.
 #[test]
-fn what_cannot_be_changed_is_not_replaced_once_the_agent_is_to_keep_still() {
+fn an_immutable_object_is_not_replaced_once_the_agent_is_frozen() {
     let known = to_be_recreated();
     let said: [(bool, Said); 4] = [
         (false, |_| ()),
@@ -495,7 +494,7 @@ fn what_cannot_be_changed_is_not_replaced_once_the_agent_is_to_keep_still() {
 
 /// A list that lags does not show what a former process created, or a creation whose end nobody heard.
 #[test]
-fn what_a_creation_has_found_or_left_is_removed_though_nothing_has_shown_it() {
+fn an_object_that_only_a_creation_found_or_left_is_removed() {
     let exists = || OpResult::Create(Ok(Created::Exists(Box::new(observed(Some(1), false)))));
     let failed = |reason| OpResult::Create(Err(Failure::new(reason, "no")));
     let stands = ["Get", "Delete"].as_slice();
@@ -542,7 +541,7 @@ fn what_a_creation_has_found_or_left_is_removed_though_nothing_has_shown_it() {
 /// Nobody heard how its creation ended, its label was lost, and it is due for orphaning: the next entry of its key finds it,
 /// and takes over only what it may.
 #[test]
-fn what_an_unheard_creation_made_is_let_go_of_before_it_is_taken_over() {
+fn an_object_of_an_unanswered_creation_is_orphaned_before_it_is_taken_over() {
     let never = ApplyPolicy { takeover: Takeover::Never, ..ApplyPolicy::default() };
     let once = ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() };
     let always = ApplyPolicy { takeover: Takeover::Always, ..ApplyPolicy::default() };
@@ -575,7 +574,7 @@ fn what_an_unheard_creation_made_is_let_go_of_before_it_is_taken_over() {
         asked.dedup();
         assert_eq!(asked, expected, "{case}");
         assert!(server.core.removals.values().all(|removal| removal.state == RemovalState::Done), "{case}");
-        let object = server.core.objects.get(&place()).expect("it is assigned");
+        let object = server.core.objects.get(&web()).expect("it is assigned");
         let origin = object.record.as_ref().map(|record| record.origin);
         let taken_over = policy.takeover != Takeover::Never;
         assert_eq!(origin, taken_over.then_some(Origin::Adopted), "{case}");
@@ -584,7 +583,7 @@ fn what_an_unheard_creation_made_is_let_go_of_before_it_is_taken_over() {
 
 /// A webhook, a quota or a port that the old object holds refuses the new one.
 #[test]
-fn what_cannot_be_changed_is_deleted_only_when_a_dry_run_says_that_it_can_be_created() {
+fn an_immutable_object_is_deleted_only_if_a_dry_run_shows_that_it_can_be_created() {
     let known = to_be_recreated();
     for (dry_run, expected) in [
         (Says::Done, &["Apply", "DryRunCreate", "Delete", "Create"][..]),
@@ -598,7 +597,7 @@ fn what_cannot_be_changed_is_deleted_only_when_a_dry_run_says_that_it_can_be_cre
         server.answer_all();
         let asked: Vec<_> = server.asked.iter().filter_map(|asked| asked.split(' ').nth(2)).collect();
         assert_eq!(asked, expected, "{dry_run:?}");
-        let outcome = server.core.objects.get(&place()).expect("it stands").outcome.clone();
+        let outcome = server.core.objects.get(&web()).expect("it stands").outcome.clone();
         match dry_run {
             Says::Failed(reason) => assert_eq!(outcome.reason, Some(reason), "{}", outcome.message),
             _ => assert_eq!(outcome.progress, Progress::Applied),
@@ -608,16 +607,16 @@ fn what_cannot_be_changed_is_deleted_only_when_a_dry_run_says_that_it_can_be_cre
 
 /// The answer to a read is of before what the watch has shown meanwhile.
 #[test]
-fn what_was_read_is_not_believed_once_something_newer_was_seen() {
+fn a_read_is_ignored_once_something_newer_was_seen() {
     let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
     let known = Known { assigned, ..Known::default() };
     for (version, expected) in [("5", &[][..]), ("7", &["Apply"])] {
         let mut server = Server::new(&known, [Says::Done; 8]);
         server.answer_all();
-        let seen = server.core.objects.get(&place()).and_then(|object| object.seen().cloned()).expect("it was created");
+        let seen = server.core.objects.get(&web()).and_then(|object| object.seen().cloned()).expect("it was created");
         assert_eq!(&*seen.resource_version, "6");
         let late = Observed { uid: seen.uid, resource_version: version.into(), ..observed(Some(1), true) };
-        server.reads(Doing::Read(ReadFor::Write), late);
+        server.reads(Purpose::Read(ReadFor::Write), late);
         server.step(Event::Timer(Timer::Retry));
         let begun: Vec<_> = server.waiting.iter().map(|(_, op)| name(op)).collect();
         assert_eq!(begun, expected, "it is read at version {version}");
@@ -626,18 +625,18 @@ fn what_was_read_is_not_believed_once_something_newer_was_seen() {
 
 /// A removal that is tried again and again reads the object each time.
 #[test]
-fn a_look_for_a_removal_brings_forward_no_entry_that_waits_for_its_retry() {
+fn a_read_for_a_removal_brings_forward_no_entry_in_backoff() {
     let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
     let known = Known { assigned, ..Known::default() };
-    let tombstone = Tombstone { key: place(), source: uid("s2") };
+    let tombstone = Tombstone { key: web(), source: uid("s2") };
     for waits in [false, true] {
         let mut server = Server::new(&known, [Says::Done; 8]);
         server.answer_all();
         if waits {
-            server.core.retry(server.now, &place(), None);
+            server.core.retry(server.now, &web(), None);
         }
-        server.reads(Doing::Look { tombstone: tombstone.clone(), wave: 0 }, observed(Some(1), false));
-        let object = server.core.objects.get(&place()).expect("it is assigned");
+        server.reads(Purpose::ReadForRemoval { tombstone: tombstone.clone(), wave: 0 }, observed(Some(1), false));
+        let object = server.core.objects.get(&web()).expect("it is assigned");
         assert_eq!((object.work.is_busy(), object.work.is_waiting()), (true, waits));
     }
 }

@@ -29,14 +29,14 @@ struct Process {
     instance: u64,
     state: State,
     /// What it read of its home, or wrote there.
-    home: SessionName,
+    persisted: SessionName,
     /// The newest that it has heard of.
     last: SessionNumber,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Request {
-    Open { instance: u64, home: SessionName, last: SessionNumber, fenced: Option<Fenced> },
+    Open { instance: u64, persisted: SessionName, last: SessionNumber, fenced: Option<Fenced> },
     Use(SessionName),
     Goodbye(SessionName),
 }
@@ -110,10 +110,10 @@ fn home_of(process: usize) -> usize {
     usize::from(process == CLONE)
 }
 
-fn asks(who: u64, home: SessionName, last: SessionNumber, fenced: Option<Fenced>) -> Asks {
+fn asks(who: u64, persisted: SessionName, last: SessionNumber, fenced: Option<Fenced>) -> Asks {
     let instance = Instance { id: InstanceId(who), host: format!("host-{who}") };
     let capabilities = Capabilities::default();
-    Asks { who: Seen { instance, address: None, since: 0 }, home, last, fenced, capabilities }
+    Asks { who: Seen { instance, address: None, since: 0 }, persisted, last, fenced, capabilities }
 }
 
 impl World {
@@ -302,9 +302,9 @@ impl World {
     fn start(&mut self, process: usize) {
         self.instances += 1;
         self.of.push(if process == CLONE { self.copies } else { 0 });
-        let home = self.homes[home_of(process)];
+        let persisted = self.homes[home_of(process)];
         self.processes[process] =
-            Some(Process { instance: self.instances, state: State::Asks, home, last: home.number });
+            Some(Process { instance: self.instances, state: State::Asks, persisted, last: persisted.number });
     }
 
     fn persist(&mut self) {
@@ -313,27 +313,27 @@ impl World {
 
     /// What a process says to the hub next, if that is what it does next.
     fn request(&self, process: usize) -> Option<Request> {
-        let Process { instance, state, home, last } = self.processes[process]?;
+        let Process { instance, state, persisted, last } = self.processes[process]?;
         match state {
-            State::Asks => Some(Request::Open { instance, home, last, fenced: None }),
+            State::Asks => Some(Request::Open { instance, persisted, last, fenced: None }),
             State::Offered(_) => None,
             State::Kept(session) => Some(Request::Use(session)),
-            State::Frozen(fenced) => Some(Request::Open { instance, home, last, fenced: Some(fenced) }),
+            State::Frozen(fenced) => Some(Request::Open { instance, persisted, last, fenced: Some(fenced) }),
         }
     }
 
     fn step(&mut self, process: usize) {
         let Some(mut me) = self.processes[process] else { return };
-        let home = self.homes[home_of(process)];
+        let persisted = self.homes[home_of(process)];
         match me.state {
             // A later process has its home.
-            State::Offered(session) if home.number > session.number => return self.processes[process] = None,
-            State::Frozen(fenced) if home.number > fenced.by.number || home == fenced.by => {
+            State::Offered(session) if persisted.number > session.number => return self.processes[process] = None,
+            State::Frozen(fenced) if persisted.number > fenced.by.number || persisted == fenced.by => {
                 return self.processes[process] = None;
             }
             State::Offered(session) => {
                 self.homes[home_of(process)] = session;
-                (me.home, me.state) = (session, State::Kept(session));
+                (me.persisted, me.state) = (session, State::Kept(session));
                 self.processes[process] = Some(me);
                 return;
             }
@@ -344,12 +344,12 @@ impl World {
         let own = match me.state {
             State::Kept(session) => session,
             State::Frozen(fenced) => fenced.session,
-            State::Asks | State::Offered(_) => me.home,
+            State::Asks | State::Offered(_) => me.persisted,
         };
         match answer {
             None | Some(Verdict::Busy(_)) => {}
             Some(Verdict::Offer(session)) => me.state = State::Offered(session),
-            Some(Verdict::Outdated(session)) => (me.last, me.home) = (session.number, home),
+            Some(Verdict::Outdated(session)) => (me.last, me.persisted) = (session.number, persisted),
             Some(Verdict::Fenced(by)) => me.state = State::Frozen(Fenced { session: own, by }),
             Some(Verdict::Reopen) => me.state = State::Asks,
             Some(Verdict::Absurd) => unreachable!("nobody claims more than was given"),
@@ -363,10 +363,10 @@ impl World {
     /// The hub's answer; none where all is well.
     fn hub_hears(&mut self, request: Request) -> Option<Verdict> {
         match request {
-            Request::Open { instance, home, last, fenced } => {
+            Request::Open { instance, persisted, last, fenced } => {
                 self.ids += 1;
                 let before = self.hub.record.session;
-                let verdict = self.hub.ask(self.now, &asks(instance, home, last, fenced), SessionId(self.ids));
+                let verdict = self.hub.ask(self.now, &asks(instance, persisted, last, fenced), SessionId(self.ids));
                 assert!(!matches!(verdict, Verdict::Offer(_)) || self.hub.record.session == before, "it has passed");
                 self.persist();
                 Some(verdict)
@@ -435,8 +435,8 @@ impl World {
             return None;
         }
         if let ([one], Some(holder)) = (alive.as_slice(), rested.hub.record.holder.clone()) {
-            let home = |instance: u64| rested.of[usize::try_from(instance).expect("few")];
-            if one.instance > holder.instance.id.0 && home(one.instance) == home(holder.instance.id.0) {
+            let persisted = |instance: u64| rested.of[usize::try_from(instance).expect("few")];
+            if one.instance > holder.instance.id.0 && persisted(one.instance) == persisted(holder.instance.id.0) {
                 return Some("the holder's own restart waits");
             }
         }

@@ -7,13 +7,13 @@ use super::*;
 
 /// An agent that lacks these opens a session and has it used.
 fn restarts_without(script: &mut Script, lacks: &[Capability]) -> SessionName {
-    let home = script.core.holder(target()).expect("it is known").session();
+    let persisted = script.core.holder(target()).expect("it is known").session();
     let capabilities = lacks.iter().fold(Capabilities::all(), |all, lacked| all.without(*lacked));
-    let request = SessionRequest { capabilities, ..asks_from(home, script.requests + 1) };
+    let request = SessionRequest { capabilities, ..asks_from(persisted, script.requests + 1) };
     script.asks(request);
     let version = script.core.targets[&target()].sessions.version();
     script.event(Event::HolderStored { target: target(), version });
-    SessionName { number: home.number.next(), id: SessionId(1) }
+    SessionName { number: persisted.number.next(), id: SessionId(1) }
 }
 
 #[test]

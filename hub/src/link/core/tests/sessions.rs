@@ -157,16 +157,16 @@ fn who_gets_its_place_back_is_to_say_all_again() {
     script.open(None);
     let others = memory(&mut script, 6, 1);
     assert_eq!(memory(&mut script, 6, 2), others, "a start says all once");
-    let home = SessionName::new(5, 1);
-    let fenced = Some(Fenced { session: home, by: SessionName::new(6, 1) });
-    let proves = SessionRequest { last: SessionNumber(6), fenced, ..asks_from(home, 1) };
+    let persisted = SessionName::new(5, 1);
+    let fenced = Some(Fenced { session: persisted, by: SessionName::new(6, 1) });
+    let proves = SessionRequest { last: SessionNumber(6), fenced, ..asks_from(persisted, 1) };
     script.asks(proves.clone());
     script.asks(SessionRequest { fenced: None, ..proves.clone() });
     let back = memory(&mut script, 7, 1);
     assert!(back != own && back != others, "{back}");
     // The same process opens another session, as where a proxy lost the answer.
     let last = SessionNumber(7);
-    script.asks(SessionRequest { home: SessionName::new(7, 1), last, fenced: None, ..proves });
+    script.asks(SessionRequest { persisted: SessionName::new(7, 1), last, fenced: None, ..proves });
     assert_eq!(memory(&mut script, 8, 1), back);
 }
 

@@ -181,8 +181,8 @@ impl Scene {
     fn root_of(&self, object: &Associate) -> Option<&ObjectKey> {
         let owner = object.owner.as_ref()?;
         let Some(uid) = &owner.uid else {
-            let place = ObjectKey::new(owner.kind.clone(), "shop", owner.name.as_str());
-            return self.asked.get_key_value(&place).map(|(key, _)| key);
+            let key_of_owner = ObjectKey::new(owner.kind.clone(), "shop", owner.name.as_str());
+            return self.asked.get_key_value(&key_of_owner).map(|(key, _)| key);
         };
         if let Some((key, _)) = self.there.iter().find(|(_, there)| *there == uid) {
             return Some(key);
@@ -299,7 +299,7 @@ fn pods_of_others_are_not_kept() {
 }
 
 #[test]
-fn what_comes_before_its_owner_waits_for_it_and_is_not_counted_until_then() {
+fn an_object_that_arrives_before_its_owner_is_counted_once_the_owner_is_known() {
     let (root, mut aggregate) = deployment();
     aggregate.bind(&root, None);
     let mut touched = Touched::new();
@@ -334,7 +334,7 @@ fn a_list_takes_what_is_not_in_it_and_counts_nothing_twice() {
 }
 
 #[test]
-fn what_changes_nothing_that_is_counted_touches_nobody() {
+fn a_change_that_does_not_affect_counts_touches_no_root() {
     let (_, mut aggregate) = deployment();
     let mut touched = Touched::new();
     aggregate.seen(AssociatedKind::Pods, pod(0, "web-1", 1), &mut touched);
@@ -346,7 +346,7 @@ fn what_changes_nothing_that_is_counted_touches_nobody() {
 }
 
 #[test]
-fn only_what_leads_to_what_is_asked_for_is_followed() {
+fn only_kinds_on_the_owner_chain_of_an_asked_kind_are_followed() {
     use AssociatedKind::{EndpointSlices, Jobs, Pods, ReplicaSets};
     let of = |group: &str, kind: &str, asked: &[AssociatedKind]| {
         let follows = follows(&GroupKind::new(group, kind), &asked.iter().copied().collect());

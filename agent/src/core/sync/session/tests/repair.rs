@@ -62,7 +62,7 @@ fn a_body_that_is_found_missing_while_a_poll_is_open_is_fetched_when_that_ends()
 
 /// No body is applied, and the entry is unchanged: only the set says that it came.
 #[test]
-fn an_object_whose_body_was_missing_is_looked_at_when_that_was_fetched() {
+fn an_object_whose_body_was_missing_is_requeued_once_it_is_fetched() {
     let mut script = Script::new(held());
     let entries: Vec<_> = held().entries;
     script.event("start", Event::Started);
@@ -120,7 +120,7 @@ fn removes(effects: &[Effect]) -> bool {
 
 /// The hub's delta does not lead from the accepted set to its own, and the set requested then fails as well.
 #[test]
-fn that_the_hubs_changes_contradict_the_accepted_set_is_known_until_there_is_a_whole_one() {
+fn a_delta_that_contradicts_the_accepted_set_is_remembered_until_a_complete_set_is_accepted() {
     let b = Arc::new(entry(&key("", "ConfigMap", "b"), 1, 1));
     for bodies_are_outdated in [false, true] {
         let mut script = Script::new(held());
@@ -201,10 +201,10 @@ fn a_set_that_moves_on_while_its_bodies_come_is_asked_for_as_soon_as_ever() {
 
 /// A hub was exchanged for an older copy of it, for a minute; and then a set is accepted, or there is nothing new.
 #[test]
-fn what_was_wrong_with_answers_is_said_until_there_is_a_whole_set() {
-    let held_set = held().accepted.expect("it is held").set.version;
+fn faults_of_answers_are_reported_until_a_complete_set_is_accepted() {
+    let accepted = held().accepted.expect("it is held").set.version;
     let whole = DesiredAnswer::Page(whole(5, &held().entries));
-    for (since, after) in [(Some(held_set), DesiredAnswer::NothingNew), (None, whole)] {
+    for (since, after) in [(Some(accepted), DesiredAnswer::NothingNew), (None, whole)] {
         let mut script = Script::new(held());
         script.event("start", Event::Started);
         let Answer::Session(answer) = session() else { unreachable!() };

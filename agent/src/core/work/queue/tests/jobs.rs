@@ -18,7 +18,7 @@ fn a_finished_job_that_its_ttl_removed_is_not_run_again_after_a_restart() {
 
 /// A Job with a TTL that is gone may have ended, though nobody has seen that.
 #[test]
-fn a_job_that_is_gone_after_a_restart_is_looked_for_and_not_run_again() {
+fn a_job_that_is_gone_after_a_restart_is_read_and_not_run_again() {
     let mut offline = Offline::new(vec![entry(&key("batch", "Job", "once"), 1, 1)]);
     let (id, key) = offline.begun.remove(0);
     let written = made(created(&key, Some(Terminal::Started)));
@@ -33,7 +33,7 @@ fn a_job_that_is_gone_after_a_restart_is_looked_for_and_not_run_again() {
 }
 
 #[test]
-fn what_stands_may_be_made_again_though_history_was_lost_but_for_a_job() {
+fn after_lost_history_an_existing_object_may_be_recreated_unless_it_is_a_job() {
     let mut offline = Offline::new(vec![]);
     for (group, kind, expected) in [("", "Pod", Terminal::Released), ("batch", "Job", Terminal::MayHaveRun)] {
         let entry = entry(&key(group, kind, "once"), 1, 1);
@@ -53,7 +53,7 @@ fn what_stands_may_be_made_again_though_history_was_lost_but_for_a_job() {
 }
 
 #[test]
-fn what_finished_has_finished_whatever_the_hub_says_late() {
+fn a_finished_job_stays_finished_whatever_the_hub_says_later() {
     let mut offline = Offline::new(vec![]);
     let (key, source_uid) = (key("batch", "Job", "once"), uid("s1"));
     let told = |fact| TerminalFact { key: key.clone(), source_uid: source_uid.clone(), fact };

@@ -14,7 +14,7 @@ fn a_replacement_that_is_throttled_has_not_failed() {
 
 /// Somebody recreates it as soon as it is deleted.
 #[test]
-fn a_replacement_that_finds_something_each_time_is_said_to_fail() {
+fn a_replacement_that_finds_an_object_each_time_is_reported_as_failed() {
     let mut answers = [Says::Done; 8];
     (answers[0], answers[1]) = (Says::Exists, Says::Failed(Reason::Immutable));
     let mut server = Server::new(&to_be_recreated(), answers);
@@ -24,7 +24,7 @@ fn a_replacement_that_finds_something_each_time_is_said_to_fail() {
 
 /// It has no label, so that no watch shows it and each creation finds it.
 #[test]
-fn what_is_in_the_way_each_time_is_said_to_be_unmanaged() {
+fn an_object_that_each_creation_finds_is_reported_as_unmanaged() {
     let never = ApplyPolicy { takeover: Takeover::Never, ..ApplyPolicy::default() };
     let known = Known { assigned: Some((EntryState::Apply, never)), ..Known::default() };
     let mut answers = [Says::Done; 8];
@@ -38,7 +38,7 @@ fn what_is_in_the_way_each_time_is_said_to_be_unmanaged() {
 }
 
 #[test]
-fn a_removal_that_comes_to_nothing_each_time_says_why() {
+fn a_removal_that_fails_each_time_reports_why() {
     for (delete, expected) in [(Says::Failed(Reason::Throttled), Reason::Throttled), (Says::Another, Reason::Conflict)]
     {
         let known = Known {

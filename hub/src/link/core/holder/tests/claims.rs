@@ -23,9 +23,9 @@ fn number() -> impl Strategy<Value = u64> {
 
 fn claim() -> impl Strategy<Value = Asks> {
     let fenced = proptest::option::of((number(), number()));
-    (0..3_u64, number(), number(), fenced).prop_map(|(who, home, last, fenced)| {
+    (0..3_u64, number(), number(), fenced).prop_map(|(who, persisted, last, fenced)| {
         let fenced = fenced.map(|(session, by)| Fenced { session: named(session), by: named(by) });
-        asks(who, named(home), SessionNumber(last), fenced)
+        asks(who, named(persisted), SessionNumber(last), fenced)
     })
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tideline_common::{ApplyPolicy, Entry, Origin, Tombstone, Uid};
 
-use super::limiter::Does;
+use super::limiter::Access;
 use crate::core::interface::write::LocalField;
 use crate::core::model::seen::Seen;
 use std::time::Duration;
@@ -21,7 +21,7 @@ pub(in crate::core) enum ReadFor {
 }
 
 #[derive(Debug)]
-pub(in crate::core) enum Doing {
+pub(in crate::core) enum Purpose {
     Create {
         entry: Arc<Entry>,
         policy: Arc<ApplyPolicy>,
@@ -55,7 +55,7 @@ pub(in crate::core) enum Doing {
         wave: i32,
     },
     /// Read because another object has the key of a removal.
-    Look {
+    ReadForRemoval {
         tombstone: Tombstone,
         wave: i32,
     },
@@ -70,11 +70,11 @@ pub(in crate::core) enum Doing {
     },
 }
 
-impl Doing {
+impl Purpose {
     /// The removal that it is a step of.
     pub(in crate::core) fn removal(&self) -> Option<&Tombstone> {
         match self {
-            Self::Remove { tombstone, .. } | Self::Look { tombstone, .. } => Some(tombstone),
+            Self::Remove { tombstone, .. } | Self::ReadForRemoval { tombstone, .. } => Some(tombstone),
             Self::Create { .. }
             | Self::Apply { .. }
             | Self::TransferOwnership { .. }
@@ -87,16 +87,16 @@ impl Doing {
         }
     }
 
-    pub(in crate::core) fn does(&self) -> Does {
+    pub(in crate::core) fn access(&self) -> Access {
         match self {
-            Self::Look { .. } | Self::Read(_) | Self::Compare | Self::Verify { .. } => Does::Read,
+            Self::ReadForRemoval { .. } | Self::Read(_) | Self::Compare | Self::Verify { .. } => Access::Read,
             Self::Create { .. }
             | Self::Apply { .. }
             | Self::TransferOwnership { .. }
             | Self::ReTarget(_)
             | Self::DryRun { .. }
             | Self::Replace
-            | Self::Remove { .. } => Does::Write,
+            | Self::Remove { .. } => Access::Write,
         }
     }
 }
@@ -107,7 +107,7 @@ impl Doing {
 #[must_use]
 pub(in crate::core) enum FollowUp {
     /// Requeued now: it was done, or something else is to be done by now.
-    Look,
+    Requeue,
     /// Tried again after a while, longer each time; and not before the API server said, if it did.
     BackOff(Option<Duration>),
     /// The object it was meant for is gone or was replaced: requeued, at once unless that was in vain before.
@@ -119,8 +119,8 @@ pub(in crate::core) enum FollowUp {
 }
 
 #[derive(Debug)]
-pub(in crate::core) struct Flight {
+pub(in crate::core) struct InFlight {
     pub(in crate::core) key: ObjectKey,
-    pub(in crate::core) doing: Doing,
+    pub(in crate::core) purpose: Purpose,
     pub(in crate::core) begun: Monotonic,
 }

@@ -7,7 +7,7 @@ use super::*;
 use crate::core::tests::world::World;
 use crate::core::tests::{key, uid};
 
-fn home() -> Uid {
+fn own_cluster() -> Uid {
     uid("c1")
 }
 
@@ -25,14 +25,14 @@ fn deleted_meanwhile(facts: Option<ClusterFacts>) -> (World, ObjectKey) {
     world.cut_off();
     world.heal_cluster();
     world.cluster.delete(&key);
-    world.begin_in(home(), facts);
+    world.begin_in(own_cluster(), facts);
     world.run_for(Duration::from_mins(1));
     (world, key)
 }
 
 #[test]
 fn an_agent_in_its_own_cluster_and_one_that_may_not_ask_go_on() {
-    for cluster in [Some(home()), None] {
+    for cluster in [Some(own_cluster()), None] {
         let (world, key) = deleted_meanwhile(Some(of(cluster.clone())));
         assert!(world.cluster.objects.contains_key(&key), "{cluster:?}");
     }
@@ -45,8 +45,8 @@ fn an_agent_in_another_cluster_changes_nothing_there() {
 }
 
 #[test]
-fn nothing_is_changed_before_the_cluster_says_which_one_it_is() {
-    for (cluster, goes_on) in [(home(), true), (uid("c2"), false)] {
+fn nothing_is_changed_before_the_cluster_is_identified() {
+    for (cluster, goes_on) in [(own_cluster(), true), (uid("c2"), false)] {
         let (mut world, key) = deleted_meanwhile(None);
         assert!(world.cluster.objects.is_empty());
         world.learn(of(Some(cluster)));
@@ -66,7 +66,7 @@ fn a_cluster_that_does_not_answer_is_not_in_sync_though_nothing_in_it_is_watched
         world.quiesce();
         assert_eq!(world.hub.in_sync, Some(answers));
     }
-    world.begin_in(home(), None);
+    world.begin_in(own_cluster(), None);
     world.heal();
     world.quiesce();
     assert_eq!(world.hub.in_sync, Some(false), "it did not say who it is");

@@ -68,7 +68,7 @@ impl Core {
     }
 
     /// Without the hub, the agent alone judges that.
-    pub(in crate::core) fn is_in_place(&self) -> bool {
+    pub(in crate::core) fn is_own_cluster(&self) -> bool {
         self.cluster_identity.is_right()
     }
 }

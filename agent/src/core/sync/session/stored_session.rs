@@ -12,7 +12,7 @@ use tideline_common::limits::POLL_WAIT_SECONDS_MAX;
 use tideline_common::wire::v1::{Continuity, Fenced, Handover, Refusal, RefusalKind, SessionAnswer};
 use tideline_common::{Monotonic, SessionName};
 
-use super::state::{HomeReadReason, Link, Next};
+use super::state::{Link, Next, SessionReadReason};
 use crate::core::interface::effect::{Effect, Effects};
 use crate::core::interface::write::{AgentMode, Enrolled};
 use crate::core::sync::gather::SyncError;
@@ -21,7 +21,8 @@ use crate::core::{Core, Phase};
 
 impl Core {
     pub(super) fn refused(&mut self, now: Monotonic, refusal: &Refusal, out: &mut Effects) {
-        let own = self.session.name.or(self.session.fenced.map(|fenced| fenced.session)).unwrap_or(self.session.home);
+        let own =
+            self.session.name.or(self.session.fenced.map(|fenced| fenced.session)).unwrap_or(self.session.persisted);
         if let Some(verdict) = HubVerdict::of(refusal) {
             self.take_verdict(now, verdict, out);
         }
@@ -38,14 +39,14 @@ impl Core {
             // A set that is being written is accepted first; the next request waits.
             if news && !matches!(self.session.link, Link::Switching) {
                 self.session.proves_fenced = true;
-                self.read_home(HomeReadReason::Fenced(fenced), out);
+                self.read_stored_session(SessionReadReason::Fenced(fenced), out);
             }
         }
     }
 
-    pub(super) fn read_home(&mut self, why: HomeReadReason, out: &mut Effects) {
-        self.session.link = Link::Looking(why);
-        out.push(Effect::ReadHome);
+    pub(super) fn read_stored_session(&mut self, why: SessionReadReason, out: &mut Effects) {
+        self.session.link = Link::ReadingStoredSession(why);
+        out.push(Effect::ReadStoredSession);
     }
 
     pub(super) fn opened(&mut self, now: Monotonic, answer: SessionAnswer, out: &mut Effects) {
@@ -59,7 +60,7 @@ impl Core {
         self.session.newest = self.session.newest.max(answer.session.number);
         if answer.outdated {
             // Perhaps another process of this session store has opened it.
-            return self.read_home(HomeReadReason::Outdated, out);
+            return self.read_stored_session(SessionReadReason::Outdated, out);
         }
         let cluster = answer.cluster.clone().or_else(|| self.cluster_identity.cluster());
         out.push(Effect::KeepSession { session: answer.session, cluster });
@@ -80,7 +81,7 @@ impl Core {
         };
         match result {
             Ok(kept) if kept == answer.session => {
-                self.session.home = kept;
+                self.session.persisted = kept;
                 self.session_usable(now, &answer, out);
             }
             Ok(newer) => self.replaced_by(newer, out),
@@ -122,32 +123,34 @@ impl Core {
     }
 
     /// Which session is stored by now. One that was not there before was stored by another process.
-    pub(in crate::core) fn home_read(
+    pub(in crate::core) fn stored_session_read(
         &mut self,
         now: Monotonic,
         result: Result<SessionName, String>,
         out: &mut Effects,
     ) {
         let why = match std::mem::replace(&mut self.session.link, Link::Off) {
-            Link::Looking(why) => why,
+            Link::ReadingStoredSession(why) => why,
             link => return self.session.link = link,
         };
         match (why, result) {
             (_, Err(_said_by_the_edge)) => self.failed(now, Next::Open, None, out),
-            (HomeReadReason::Outdated, Ok(home)) => {
-                self.session.home = home;
+            (SessionReadReason::Outdated, Ok(persisted)) => {
+                self.session.persisted = persisted;
                 self.open_session(out);
             }
-            (HomeReadReason::Fenced(fenced), Ok(home)) if home == fenced.by || home.number > fenced.by.number => {
-                self.replaced_by(home, out);
+            (SessionReadReason::Fenced(fenced), Ok(persisted))
+                if persisted == fenced.by || persisted.number > fenced.by.number =>
+            {
+                self.replaced_by(persisted, out);
             }
-            (HomeReadReason::Fenced(_), Ok(_)) => self.open_session(out),
+            (SessionReadReason::Fenced(_), Ok(_)) => self.open_session(out),
         }
     }
 
     /// Whether a session is being opened in place of one that was used, and there is something to report in it.
     pub(in crate::core) fn renews_session(&self) -> bool {
-        let opens = matches!(self.session.link, Link::Opening(_) | Link::Keeping(_) | Link::Looking(_));
+        let opens = matches!(self.session.link, Link::Opening(_) | Link::Keeping(_) | Link::ReadingStoredSession(_));
         self.mode == AgentMode::Active && self.session.name.is_none() && opens && self.reports.may_part()
     }
 
