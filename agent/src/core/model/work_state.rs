@@ -95,6 +95,11 @@ impl WorkState {
         self.tried
     }
 
+    /// Whether the entry is still to be tried, and nothing leads to that.
+    pub(in crate::core) const fn is_stranded(&self) -> bool {
+        !self.is_tried() && !self.is_in_flight() && matches!(self.turn, Turn::Idle)
+    }
+
     /// In a row.
     pub(in crate::core) const fn failures(&self) -> u32 {
         self.failures

@@ -10,8 +10,8 @@ use super::hub::Hub;
 use super::watches::{Watches, list_in_pages};
 use super::{Random, heir, hub_id, key, target_id};
 use crate::core::{
-    AgentMode, Answer, Config, Core, Effect, Enrolled, Event, Failure, FuseLimits, LinkFailure, Loaded, Op,
-    PatrolTally, RemovalPolicy, Request, RequestId, Timer, Write,
+    AgentMode, Answer, Config, Core, Effect, Enrolled, Event, Failure, FuseLimits, LinkFailure, Loaded, Op, OpId,
+    OpResult, PatrolTally, RemovalPolicy, Request, RequestId, Timer, Write,
 };
 use crate::simulated_cluster::{Cluster, Faults, Means, Stripped, is_deployment};
 
@@ -251,7 +251,7 @@ impl World {
 
     pub(in crate::core) fn heal_cluster(&mut self) {
         self.faults = false;
-        // People take away what is in the way.
+        // People remove foreign objects that have assigned keys.
         let strangers = self.cluster.objects.iter().filter(|(_, local)| local.declarative);
         for key in strangers.map(|(key, _)| key.clone()).collect::<Vec<_>>() {
             self.cluster.delete(&key);
@@ -311,6 +311,26 @@ impl World {
         while !self.core.patrol.pauses() {
             self.advance();
         }
+    }
+
+    /// Until the agent asks for the deletion of this object, which is in flight from then on.
+    pub(in crate::core) fn until_deletion_of(&mut self, key: &ObjectKey) -> OpId {
+        let deletes =
+            |effect: &Effect| matches!(effect, Effect::Execute { op: Op::Delete { key: of, .. }, .. } if of == key);
+        loop {
+            if let Some(at) = self.pending.iter().position(deletes)
+                && let Effect::Execute { id, .. } = self.pending.remove(at)
+            {
+                return id;
+            }
+            self.advance();
+        }
+    }
+
+    /// A deletion that is in flight fails, and nothing was done.
+    pub(in crate::core) fn deletion_fails(&mut self, id: OpId) {
+        let failure = Failure::new(tideline_common::Reason::Unavailable, "timeout");
+        self.step(Event::Executed { id, result: OpResult::Delete(Err(failure.into())) });
     }
 
     /// Until the next patrol has ended.
@@ -454,7 +474,7 @@ impl World {
                 Effect::Decommissioned(report) => self.decommissioned = Some(report),
                 Effect::Patrolled(tally) => self.patrols.push(tally),
                 Effect::RecordEvent(_) => {}
-                Effect::Replaced { by } => panic!("nobody else has its home, and {by} is there"),
+                Effect::Replaced { by } => panic!("no other process has its store, and {by} is there"),
                 Effect::Follow(follow) => {
                     assert_eq!(follow.is_empty(), self.hub.policy.associated.is_empty(), "as is asked for");
                 }

@@ -131,7 +131,7 @@ impl Core {
         let Some(entry) = self.desired.get(key).cloned() else { return };
         let policy = self.policies.get(&entry.policy).cloned();
         if self.objects.get(key).is_none_or(|object| object.work.is_in_flight()) {
-            // It is looked at again when that ends.
+            // It is queued again when that ends, as what was not tried is.
             return;
         }
         self.rename_policy(&entry, policy.as_deref());

@@ -82,13 +82,24 @@ impl Core {
         match (follow_up, removal) {
             (FollowUp::Requeue, _) => self.enqueue(&key),
             (FollowUp::BackOff(not_before), None) => self.retry(now, &key, not_before),
-            (FollowUp::BackOff(not_before), Some(tombstone)) => self.retry_removal(now, &tombstone, not_before),
+            (FollowUp::BackOff(not_before), Some(tombstone)) => {
+                self.retry_removal(now, &tombstone, not_before);
+                self.enqueue_untried(&key);
+            }
             (FollowUp::Stale, None) => self.missed(now, &key),
             (FollowUp::Stale, Some(tombstone)) => self.removal_missed(now, &tombstone, out),
             (FollowUp::NextStepBegun | FollowUp::Concluded, _) => {}
         }
         self.resume_removals(&key);
         self.forget_if_empty(&key);
+    }
+
+    /// An entry that was accepted while an operation on its object was in flight had to wait for the end of that. A removal
+    /// that backs off is no reason to wait longer: removals wait until every entry has been tried.
+    fn enqueue_untried(&mut self, key: &ObjectKey) {
+        if self.desired.get(key).is_some() && self.objects.get(key).is_some_and(|object| object.work.is_stranded()) {
+            self.enqueue_entry(key);
+        }
     }
 
     /// The operation ended so.

@@ -289,3 +289,24 @@ fn an_object_due_for_orphaning_is_not_read_over_and_over_while_the_journal_canno
     world.quiesce();
     assert_eq!((world.removals(), world.cluster.objects[&key].mark.is_none()), (0, true));
 }
+
+#[test]
+fn an_entry_that_comes_during_a_deletion_is_tried_though_the_deletion_fails() {
+    let mut world = World::new(0);
+    world.heal();
+    let [key, other] = ["c", "other"].map(|name| key("", "ConfigMap", name));
+    world.hub.put(&key, 0, 1);
+    world.hub.put(&other, 0, 1);
+    world.quiesce();
+    world.hub.remove(&key);
+    let deletion = world.until_deletion_of(&key);
+    world.hub.put(&key, 1, 2);
+    // One that waits until everything has been tried.
+    world.hub.remove(&other);
+    world.run_just(Duration::from_secs(5));
+    world.deletion_fails(deletion);
+    world.run_just(Duration::from_secs(30));
+    assert_eq!(world.cluster.objects[&key].input, Some(entry(&key, 1, 2).input));
+    assert!(!world.cluster.objects.contains_key(&other), "its removal waits");
+    assert_eq!(world.removals(), 0);
+}
