@@ -6,14 +6,14 @@ use std::io::Read as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use flate2::read::DeflateDecoder;
+use flate2::bufread::DeflateDecoder;
 use serde::{Deserialize, Serialize};
 use tideline_common::Digest;
 use tideline_common::limits::BODY_BYTES_MAX;
 
 use super::Error;
 use super::change::{Change, Table};
-use super::record;
+use super::record::{self, Deflater};
 
 /// Bodies that are remembered to have been refused, of 32 bytes each. Others are refused again until there is room.
 const REFUSED_MAX: usize = 1_000;
@@ -56,11 +56,12 @@ pub(super) struct Ahead<'a> {
     records: &'a dyn Records,
     numbers: &'a Numbers,
     changed: BTreeMap<Digest, Option<Position>>,
+    deflater: Option<Deflater>,
 }
 
 impl<'a> Ahead<'a> {
     pub(super) fn of(records: &'a dyn Records, numbers: &'a Numbers) -> Self {
-        Self { records, numbers, changed: BTreeMap::new() }
+        Self { records, numbers, changed: BTreeMap::new(), deflater: None }
     }
 
     /// Calls `each` with a body and what says that it is there: a log that is written anew leaves out what nothing says that
@@ -72,7 +73,7 @@ impl<'a> Ahead<'a> {
         each: &mut impl FnMut([Change; 2]) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let former = self.position(input)?;
-        let body = record::deflate(text.as_bytes());
+        let body = self.deflater.get_or_insert_with(Deflater::new).deflate(text.as_bytes());
         let at = former.map_or_else(|| self.numbers.take(), |former| former.at);
         let position = Position { at, len: body.len() };
         self.changed.insert(input, Some(position));

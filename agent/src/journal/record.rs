@@ -1,10 +1,9 @@
 //! How writes become keys and values. Values are JSON behind a checksum over key and value; bodies are compressed.
 
-use std::io::{Read as _, Write as _};
+use std::io::Read as _;
 
-use flate2::read::DeflateDecoder;
-use flate2::write::DeflateEncoder;
-use flate2::{Compression, Crc};
+use flate2::bufread::DeflateDecoder;
+use flate2::{Compress, Compression, Crc, FlushCompress, Status};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tideline_common::{Digest, GroupKind, ObjectKey, Tombstone};
@@ -27,6 +26,8 @@ pub(super) const MODE_KEY: &[u8] = b"standing";
 pub(super) const DECOMMISSION_KEY: &[u8] = b"decommission";
 
 const CHECKSUM_BYTES: usize = 4;
+/// What a value of a few bytes takes compressed, at most.
+const DEFLATE_ROOM: usize = 64;
 
 /// Calls `each` with the changes of a write, one after the other, for a set may be large. Bodies are not among them: their
 /// positions depend on what is stored.
@@ -138,9 +139,33 @@ fn checksum(key: &[u8], bytes: &[u8]) -> [u8; CHECKSUM_BYTES] {
 }
 
 pub(super) fn deflate(bytes: &[u8]) -> Vec<u8> {
-    let mut encoder = DeflateEncoder::new(Vec::with_capacity(bytes.len() / 3), Compression::fast());
-    encoder.write_all(bytes).expect("writing to a Vec does not fail");
-    encoder.finish().expect("writing to a Vec does not fail")
+    Deflater::new().deflate(bytes)
+}
+
+/// Compresses value after value. Its state has some 300 KiB, many times a body, and is made once for all of a write.
+pub(super) struct Deflater(Compress);
+
+impl Deflater {
+    pub(super) fn new() -> Self {
+        Self(Compress::new(Compression::fast(), false))
+    }
+
+    pub(super) fn deflate(&mut self, bytes: &[u8]) -> Vec<u8> {
+        let Self(state) = self;
+        state.reset();
+        let mut compressed = Vec::with_capacity(bytes.len() / 3 + DEFLATE_ROOM);
+        let mut rest = bytes;
+        loop {
+            let before = state.total_in();
+            let status = state.compress_vec(rest, &mut compressed, FlushCompress::Finish);
+            let taken = usize::try_from(state.total_in() - before).expect("no more than there is");
+            rest = &rest[taken..];
+            match status.expect("a state that was reset takes any bytes") {
+                Status::StreamEnd => return compressed,
+                Status::Ok | Status::BufError => compressed.reserve(bytes.len() / 3 + DEFLATE_ROOM),
+            }
+        }
+    }
 }
 
 /// Reads back what [`deflate`] made of a value.
@@ -151,3 +176,6 @@ pub(super) fn inflate(table: Table, compressed: &[u8]) -> Result<Vec<u8>, Error>
         Err(error) => Err(Error::Damaged(format!("a record of {table:?} cannot be read: {error}"))),
     }
 }
+
+#[cfg(test)]
+mod tests;
