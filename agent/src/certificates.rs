@@ -200,7 +200,7 @@ impl ServerCertVerifier for Verifier {
         let system =
             || self.system.as_ref().map(|system| verify(system, now).map_err(|error| judged_by_clock(error, &judged)));
         match pinned {
-            // A certificate that no pinned root has signed may have one of the system's.
+            // What no pinned root has signed may be signed by a root of the system.
             None | Some(Err(Error::InvalidCertificate(CertificateError::UnknownIssuer))) => {
                 system().unwrap_or(Err(CertificateError::UnknownIssuer.into()))
             }

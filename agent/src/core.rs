@@ -189,7 +189,7 @@ pub struct Core {
     associates: Associates,
     removals: BTreeMap<Tombstone, Removal>,
     journal_age: JournalAge,
-    /// When the API server first answered a list, if only with a refusal.
+    /// When the API server first answered discovery or a list, if only with a refusal.
     heard_at: Option<Monotonic>,
     /// Something could not be applied because its body was missing, since the last set was accepted.
     lacks_bodies: bool,

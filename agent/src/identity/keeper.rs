@@ -253,7 +253,7 @@ impl Found {
         match saved {
             Ok(()) => Ok(self.keeper(Saving::default())),
             Err(error) if self.is_enrolled() => {
-                warn!("{}; it is tried again", chain(&error));
+                warn!("{}; retrying", chain(&error));
                 Ok(self.keeper(Saving { is_behind: true, waits_for_journal: false }))
             }
             Err(error) => Err(error),
@@ -320,7 +320,7 @@ pub(crate) struct Keeper {
     in_secret: CancellationToken,
 }
 
-/// The version that the file has, for the next writer.
+/// Whether the file is up to date and may be written, for the next writer.
 #[derive(Debug, Default)]
 struct Saving {
     /// A write failed, or was given up: the file may not hold what this process knows.
@@ -540,7 +540,7 @@ impl Keeper {
             Ok(_) => {
                 let _logged = self.write_secret().await;
             }
-            Err(error) => warn!("{}; it is tried again", chain(&error)),
+            Err(error) => warn!("{}; retrying", chain(&error)),
         }
     }
 
@@ -588,7 +588,7 @@ impl Keeper {
                     }
                 }
                 Err(error) if !std::mem::replace(&mut complained, true) => {
-                    warn!("{}; it is tried again", chain(&error));
+                    warn!("{}; retrying", chain(&error));
                 }
                 Err(_said_before) => {}
             }

@@ -37,7 +37,7 @@ pub(crate) enum SessionStore {
     /// The data directory; the Secret only for a start without one. So each of two copies of a data directory in one cluster
     /// is a store of its own.
     Directory,
-    /// Those of the Secret as well: replicas share it, and a Lease decides which of them is at work.
+    /// The Secret as well: replicas share it, and a Lease decides which of them is active.
     Secret,
 }
 

@@ -194,7 +194,10 @@ impl Opening {
             return;
         }
         if let Err(error) = note(&self.path, 0) {
-            warn!("an opening of the journal that succeeded still counts as failed: {}", chain(&error));
+            warn!(
+                "an opening of the journal that returned still counts as one in which the process died: {}",
+                chain(&error)
+            );
         }
     }
 

@@ -137,7 +137,7 @@ impl Cluster {
                 self.take(step);
             }
         }
-        panic!("still busy after {ROUNDS_MAX} looks: {:?}", self.steps(started));
+        panic!("still busy after {ROUNDS_MAX} rounds: {:?}", self.steps(started));
     }
 
     fn status(&self) -> &DeploymentStatus {

@@ -129,7 +129,7 @@ impl World {
 
     fn check_status(&self, key: &ObjectKey, report: &ObjectReport) {
         if self.cluster.objects[key].label.is_none() {
-            // Created once and then left alone, even without its label: it is not looked at.
+            // Created once and then left alone, even without its label: it is not checked.
             return;
         }
         let status = report.status.as_ref().map(|status| status.get().to_owned());
@@ -148,7 +148,7 @@ impl World {
         }
         let local = &self.cluster.objects[key];
         if local.label.is_none() || self.cluster.ownership(key) != Some(Ownership::Ours) {
-            // It is not looked at.
+            // It is not checked.
             return;
         }
         let pods = told(AssociatedKind::Pods).unwrap_or_else(|| panic!("the Pods of {key} are not counted: {made:?}"));
@@ -175,11 +175,11 @@ impl World {
             })
         };
         let adopted = self.cluster.agent.formers != Formers::default();
-        // What its former target was to remove is no matter of the present one, and so told by nobody.
+        // What its former target was to remove does not concern the present one, so nobody reports it.
         let may_be_unknown = |key: &ObjectKey| (self.restored || adopted) && self.may_be_unknown(key);
         for (key, local) in self.cluster.objects.iter().filter(|(key, _)| !may_be_unknown(key)) {
             let ours = self.cluster.ownership(key) == Some(Ownership::Ours) && local.label.is_some();
-            // A removal may have ended with the target that it was for.
+            // A removal may have ended with its target.
             let untold = || self.hub.tombstones().iter().all(|tombstone| tombstone.key != *key);
             let unexplained = lost || (adopted && untold());
             let held = || held(key, unexplained);

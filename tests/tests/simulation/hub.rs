@@ -223,7 +223,7 @@ fn signer(run: u64) -> Signer {
 }
 
 fn config(run: u64) -> link::Config {
-    // A hub draws it at random: a hash of the run makes it unique here.
+    // A hub draws it at random; here each run has a range of its own, so that adding to it never makes it another run's.
     link::Config { poll: PollSettings { wait_seconds: 45, stale_after_seconds: 1800 }, memory: run << 32 }
 }
 

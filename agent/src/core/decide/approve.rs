@@ -188,7 +188,7 @@ impl Core {
         }
     }
 
-    /// Who has approved this deletion, however many there are.
+    /// Who has approved this deletion, however many others there are.
     pub(in crate::core) fn leave(&self, now: Monotonic, removal: &Tombstone) -> Permission {
         if self.decommission == Decommission::Remove || self.is_approved_in_advance(removal) {
             Permission::InAdvance

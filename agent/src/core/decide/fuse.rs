@@ -23,7 +23,7 @@ impl Default for FuseLimits {
     }
 }
 
-/// Who has approved that an object is deleted, however many there are.
+/// Who has approved a deletion, however many others there are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Permission {
     /// Nobody.
@@ -206,8 +206,8 @@ impl Fuse {
         Passage::Once(self.last)
     }
 
-    /// Whether so many more may be deleted. Objects whose deletion is done do not exist any more, and count as they did
-    /// before.
+    /// Whether so many more may be deleted. Objects whose deletion is done are not in `managed` any more, and
+    /// count as if they still existed.
     fn passes(&self, asked: usize, managed: usize) -> bool {
         let gone = self.passed.len().saturating_sub(self.known.len());
         let share = (managed + gone) * self.limits.percent / 100;

@@ -215,7 +215,8 @@ impl Gates {
                 group.stuck_since = (!group.held.is_empty()).then_some(now);
             }
             if group.held.is_empty() {
-                // The entry that left may have been another for the same object, which goes on waiting.
+                // They are judged again, and may wait again: the entry that left may have been replaced by another for the same
+                // object.
                 self.freed.append(&mut group.removals);
             } else if let Some((_, wave)) = &mut blocking {
                 wave.since.get_or_insert(now);

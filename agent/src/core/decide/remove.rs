@@ -135,7 +135,7 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
     let record = own_record;
     let Some(seen) = seen else {
         return match (record, view) {
-            // Read before it is inspected.
+            // It was read before the inspection.
             (Some(record), View::Current | View::Lost) if inspection.is_some() => {
                 dispose(evidence, record.uid.clone(), Some(record))
             }

@@ -8,7 +8,7 @@
 //!                                (pages)                  (bodies)
 //!
 //!  any of them ── no answer ──▶ Backoff ── timer ──▶ where it was
-//!  any of them ── fenced ──▶ Looking into the own home, then Opening or Backoff
+//!  any of them ── fenced ──▶ ReadingStoredSession, then Opening or Backoff
 //!  any of them ── quarantined, deleted, … ──▶ Backoff, as `mode` describes
 //! ```
 
@@ -109,7 +109,7 @@ impl Core {
         let Some(session) = self.session.name.filter(|_| !self.session.untold) else { return self.open_session(out) };
         let id = self.session.request();
         let wait = self.session.settings.wait_seconds.min(self.session.wait_max).max(POLL_WAIT_SECONDS_MIN);
-        // A frozen agent asks for nothing but whether the freeze is over.
+        // While the hub's history is broken, the agent asks for nothing but whether that is over.
         let may_wait = gather.may_wait() || self.is_broken();
         let wait_seconds = if may_wait { wait } else { 0 };
         let Question { since, digest, after } = gather.question();

@@ -133,7 +133,7 @@ impl Core {
         any.into_iter().flatten().filter(|(_, removal)| removal.state != RemovalState::Done)
     }
 
-    /// Removals that were to orphan an object when something was assigned to its key again.
+    /// Removals that were to orphan the object under this key, and had not when something was assigned to it again.
     pub(in crate::core) fn overtaken(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
         self.open_removals_of(key).filter(|(_, removal)| removal.policy.orphans())
     }

@@ -19,8 +19,8 @@ pub(in crate::core) const RETRY: (Duration, Duration) = (Duration::from_secs(1),
 /// The longest wait after a throttled operation: the limiter keeps the agent from asking more often than the API server can
 /// bear.
 const RETRY_THROTTLED_MAX: Duration = Duration::from_secs(30);
-/// After so many tries in a row an entry counts as tried, and delays no wave: the API server never has time for it, or
-/// somebody else recreates each time what it is to replace.
+/// After so many tries in a row an entry counts as tried, and delays no wave, as one for which the API server never has
+/// time, or whose object somebody else recreates each time.
 pub(in crate::core) const TRIES_MAX: u32 = 5;
 
 /// Whether an entry that has failed so often, or is to wait for so long, delays others no longer.

@@ -260,10 +260,10 @@ impl Site {
     }
 
     fn becomes(&mut self, key: u8, target: u8) {
-        let persisted = Home { target, formers: Formers::default(), session: SessionName::default() };
-        let persisted = self.homes.entry(key).or_insert(persisted);
-        persisted.formers = persisted.formers.with(id(persisted.target)).without(id(target));
-        persisted.target = target;
+        let home = Home { target, formers: Formers::default(), session: SessionName::default() };
+        let home = self.homes.entry(key).or_insert(home);
+        home.formers = home.formers.with(id(home.target)).without(id(target));
+        home.target = target;
     }
 
     fn revoke(&mut self, target: u8, keys: &BTreeSet<u8>, key: Option<u8>) {

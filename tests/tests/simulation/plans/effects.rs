@@ -89,7 +89,7 @@ kinds!(
         Thaw: Here,
         KeepSession: Here,
         ReadStoredSession: Nowhere("no session is opened beside another: seeds do that"),
-        Replaced: Nowhere("one process at a time has the home"),
+        Replaced: Nowhere("one process at a time has the store"),
     }
 );
 

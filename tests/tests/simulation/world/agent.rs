@@ -131,7 +131,7 @@ impl World {
                 self.agent.standing = Standing::UnknownToHub;
             }
             Effect::KeepSession { session, .. } => {
-                self.note(|| format!("agent: writes session {session} into its home"));
+                self.note(|| format!("agent: stores session {session}"));
                 self.agent.keeping = Some(session);
                 let after = self.random.within(COMMIT);
                 self.schedule(after, Happening::SessionKept { run });
@@ -140,7 +140,7 @@ impl World {
                 let after = self.random.within(COMMIT);
                 self.schedule(after, Happening::StoredSessionRead { run });
             }
-            Effect::Replaced { by } => panic!("nobody else has its home, and {by} is there"),
+            Effect::Replaced { by } => panic!("no other process has its store, and {by} is there"),
             Effect::Thaw => {
                 self.note(|| "agent: goes on".to_owned());
                 self.agent.standing = Standing::Good;

@@ -68,7 +68,7 @@ fn a_failure_is_reported_though_the_status_can_no_longer_be_read() {
     world.quiesce();
     let (_, _, report) = &world.hub.reports[&deployment];
     assert_eq!((report.reason, report.status.is_some()), (Some(Reason::AgentTooOld), false));
-    // As it was before, which it was told.
+    // As it was reported before.
     world.cluster.faults.unreadable.clear();
     world.hub.set_state(&deployment, EntryState::Apply);
     world.quiesce();

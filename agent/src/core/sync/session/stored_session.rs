@@ -2,7 +2,7 @@
 //! session store for the session that fences it.
 //!
 //! ```text
-//!   fenced by S ──▶ S, or a later one, is in the home? ── yes: a later process of this home; this one ends
+//!   fenced by S ──▶ S, or a later one, is in the store? ── yes: a later process with this store; this one ends
 //!                        │ no
 //!                        ▼
 //!                   two live with one identity: says so to the hub, and opens a session again when that lets it

@@ -435,8 +435,8 @@ impl World {
             return None;
         }
         if let ([one], Some(holder)) = (alive.as_slice(), rested.hub.record.holder.clone()) {
-            let persisted = |instance: u64| rested.of[usize::try_from(instance).expect("few")];
-            if one.instance > holder.instance.id.0 && persisted(one.instance) == persisted(holder.instance.id.0) {
+            let home_of = |instance: u64| rested.of[usize::try_from(instance).expect("few")];
+            if one.instance > holder.instance.id.0 && home_of(one.instance) == home_of(holder.instance.id.0) {
                 return Some("the holder's own restart waits");
             }
         }
