@@ -11,7 +11,7 @@ use crate::core::Deleted;
 pub enum Chore {
     /// Observes the present generation.
     Observe(ObjectKey),
-    /// Lets go of what is being deleted, and of what is in it.
+    /// Removes what is being deleted, once nothing is in it any more: that is deleted first.
     Finalize(ObjectKey),
 }
 
@@ -54,9 +54,13 @@ impl Cluster {
                 if self.objects.get(key).is_some_and(|local| local.deleting) {
                     let contents: Vec<_> = self.contents(key).cloned().collect();
                     for inner in &contents {
-                        self.remove(inner);
+                        self.delete(inner);
                     }
-                    self.remove(key);
+                    if self.contents(key).next().is_some() {
+                        self.chores.push(chore.clone());
+                    } else {
+                        self.remove(key);
+                    }
                 }
             }
         }

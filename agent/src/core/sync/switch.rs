@@ -388,7 +388,7 @@ impl Core {
         if std::mem::replace(&mut removal.state, RemovalState::Done) == RemovalState::Finalizing {
             self.work.finalized(removal.wave);
         }
-        removal.retry_at = None;
+        self.work.wake_removal(removal, tombstone);
         self.fuse.withdraw(tombstone);
         // It was used: an object that reappears there needs another one.
         self.approvals.strike(tombstone);
