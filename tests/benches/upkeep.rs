@@ -24,9 +24,7 @@ use clap::Parser;
 use futures::TryStreamExt;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, GroupVersionKind, ListParams, Patch, PatchParams, WatchEvent, WatchParams,
-};
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, WatchEvent, WatchParams};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tideline_tests::eventually_ok;
@@ -243,9 +241,7 @@ async fn changed_meanwhile(site: &mut Site) -> Result<Duration> {
 /// The same where nothing is placed any more.
 async fn removed_meanwhile(site: &mut Site) -> Result<Duration> {
     site.stop_agent().await?;
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("tideline.dev", "v1alpha1", "Placement"));
-    let placements: Api<DynamicObject> = Api::all_with(site.space.clone(), &resource);
-    placements.delete(objects::PLACEMENT, &DeleteParams::default()).await?;
+    objects::placements(&site.space).delete(objects::PLACEMENT, &DeleteParams::default()).await?;
     // Removals wait at the hub until it is certain that they are meant.
     sleep(UNPLACED).await;
     let begun = Instant::now();

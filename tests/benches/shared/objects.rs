@@ -88,8 +88,7 @@ pub(crate) async fn place(space: &Client, labels: &BTreeMap<String, String>, exp
         },
     });
     apply(space, &placement).await?;
-    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("tideline.dev", "v1alpha1", "Placement"));
-    let placements: Api<DynamicObject> = Api::all_with(space.clone(), &resource);
+    let placements = placements(space);
     eventually_ok(ASSIGNED_MAX, "the hub to assign all objects", async || {
         let placement = placements.get(PLACEMENT).await?;
         let assigned = placement.data.pointer("/status/objects").and_then(Value::as_u64).unwrap_or_default();
@@ -98,6 +97,12 @@ pub(crate) async fn place(space: &Client, labels: &BTreeMap<String, String>, exp
         Ok(())
     })
     .await
+}
+
+/// The Placements of a space.
+pub(crate) fn placements(space: &Client) -> Api<DynamicObject> {
+    let resource = ApiResource::from_gvk(&GroupVersionKind::gvk("tideline.dev", "v1alpha1", "Placement"));
+    Api::all_with(space.clone(), &resource)
 }
 
 fn namespace(index: usize) -> String {

@@ -96,8 +96,8 @@ impl WorkState {
     }
 
     /// Whether the entry is still to be tried, and nothing leads to that.
-    pub(in crate::core) const fn is_stranded(&self) -> bool {
-        !self.is_tried() && !self.is_in_flight() && matches!(self.turn, Turn::Idle)
+    pub(in crate::core) fn is_stranded(&self) -> bool {
+        !self.is_tried() && !self.is_busy()
     }
 
     /// In a row.
