@@ -7,7 +7,7 @@
 //!          dequeue, take_turn └────────────┘    dequeue
 //!
 //!                              begin
-//!                  none ─────────────────────▶ op                              flight
+//!                  none ─────────────────────▶ op                              in flight
 //!                   ▲           end            │
 //!                   └──────────────────────────┘
 //!
@@ -24,7 +24,7 @@
 //! ```
 //!
 //! All combinations occur. An object may be queued while an operation is under way, as a work queue of client-go may hold what
-//! it is processing: it is looked at when that has ended. It may wait for its next try while it is read for its status. An entry
+//! it is processing: its turn comes when that has ended. It may wait for its next try while it is read for its status. An entry
 //! that was not tried may have failed, where the API server had no time for it; and what was tried and did not fail may wait, if
 //! somebody undoes what is corrected.
 
@@ -40,7 +40,7 @@ pub(in crate::core) struct WorkState {
     failures: u32,
 }
 
-/// When an object is looked at next. `Work` has the queue and the retries in order; what is said here is how it finds them.
+/// When an object has its next turn. `Work` has the queue and the retries in order; what is said here is how it finds them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::core) enum Turn {
     /// When something happens to it.
@@ -123,7 +123,7 @@ impl WorkState {
         std::mem::take(&mut self.turn)
     }
 
-    /// It was the first of the queue, and is looked at.
+    /// It was the first of the queue, and has its turn.
     pub(in crate::core) fn take_turn(&mut self) {
         debug_assert!(matches!(self.turn, Turn::Queued { .. }), "it is in the queue as it says");
         self.turn = Turn::Idle;
