@@ -21,8 +21,8 @@ use tideline_common::wire::v1::{
     Attested, ClusterFacts, Continuity, Decommission, DecommissionReport, EnrolRequest, Instance, ObjectReport,
 };
 use tideline_common::{
-    ApplyPolicy, Capabilities, DesiredSet, Digest, Entry, Formers, GroupKind, HubId, Monotonic, ObjectKey, Reason,
-    SessionName, TargetId, Tombstone, Uid,
+    ApplyPolicy, Capabilities, Digest, Entry, Formers, GroupKind, HubId, Monotonic, ObjectKey, Reason, SessionName,
+    Tombstone, Uid,
 };
 
 mod audit;
@@ -65,11 +65,9 @@ pub use decide::ran::RAN_MAX;
 use decide::ran::Ran;
 use disk::Disk;
 use jitter::Jitter;
-use model::forbidden_kinds::ForbiddenKinds;
+use model::Model;
 use model::inputs::Inputs;
-use model::kinds::Kinds;
-use model::objects::Objects;
-use model::removal::{Cause, JournalAge, Removal};
+use model::removal::Cause;
 use report::associated::Associates;
 use report::kube_events::KubeEvents;
 use report::reports::Reports;
@@ -168,9 +166,7 @@ pub struct Heard {
 /// The agent's state. Bounded by what is placed at its target: it keeps no body, and no status that was reported.
 pub struct Core {
     config: Config,
-    target: Option<TargetId>,
-    /// Former targets of this agent, whose marks are its own.
-    formers: Formers,
+    model: Model,
     cluster_identity: ClusterIdentity,
     jitter: Jitter,
     session: Session,
@@ -180,29 +176,10 @@ pub struct Core {
     asked: u32,
     sets: AcceptedSets,
     history: Continuity,
-    desired: DesiredSet,
-    policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
-    inputs: Inputs,
-    shared: Shared,
-    objects: Objects,
     copies: Copies,
     associates: Associates,
-    removals: BTreeMap<Tombstone, Removal>,
-    journal_age: JournalAge,
-    /// When the API server first answered discovery or a list, if only with a refusal.
-    heard_at: Option<Monotonic>,
-    /// Something could not be applied because its body was missing, since the last set was accepted.
-    lacks_bodies: bool,
     ran: Ran,
     restored: Restored,
-    /// Keys with a terminal fact in a set that is not on disk yet. Nothing else records the fact, so it is kept.
-    told_ahead: BTreeSet<ObjectKey>,
-    /// Objects that stand, as the journal knows them.
-    recorded: usize,
-    kinds: Kinds,
-    forbidden_kinds: ForbiddenKinds,
-    /// The same for refusals of webhooks, policies and quotas: those concern single objects, and are no missing right.
-    not_admitted: ForbiddenKinds,
     fuse: Fuse,
     approvals: Approvals,
     gates: Gates,
@@ -211,9 +188,6 @@ pub struct Core {
     reports: Reports,
     kube_events: KubeEvents,
     disk: Disk,
-    /// The journal was empty at the start, so marks are believed where they match, and nothing is applied twice.
-    believe_marks: bool,
-    decommission: Decommission,
     handed_to: Option<Enrolled>,
     /// The version of it that the edges know.
     told_decommission: Option<DecommissionReport>,
@@ -256,36 +230,29 @@ impl Core {
             kinds,
             came_back,
         } = loaded;
-        let mut core = Self {
+        let model = Model {
             target: enrolled.map(|enrolled| enrolled.target),
             formers,
+            policies,
+            inputs: Inputs::new(bodies),
+            decommission,
+            believe_marks: accepted.is_none(),
+            ..Model::new(config.hub, config.namespaces.clone())
+        };
+        let mut core = Self {
+            model,
             cluster_identity: ClusterIdentity::new(cluster, config.facts.clone(), config.answered),
             jitter: Jitter::new(config.seed),
             session: Session::since(session),
             mode,
             token: if token_spent { Token::Spent } else { Token::Untried },
             asked: 0,
-            believe_marks: accepted.is_none(),
             sets: AcceptedSets::new(accepted, floor, inherited),
             history,
-            desired: DesiredSet::default(),
-            policies,
-            inputs: Inputs::new(bodies),
-            shared: Shared::default(),
-            objects: Objects::default(),
             copies: Copies::default(),
             associates: Associates::default(),
             ran: Ran::new(ran),
             restored: Restored::default(),
-            told_ahead: BTreeSet::new(),
-            removals: BTreeMap::new(),
-            journal_age: JournalAge::Unknown,
-            heard_at: None,
-            lacks_bodies: false,
-            recorded: 0,
-            kinds: Kinds::new(config.namespaces.clone()),
-            forbidden_kinds: ForbiddenKinds::default(),
-            not_admitted: ForbiddenKinds::default(),
             fuse: Fuse::new(config.fuse),
             approvals: Approvals::default(),
             gates: Gates::default(),
@@ -294,7 +261,6 @@ impl Core {
             reports: Reports::default(),
             kube_events: KubeEvents::default(),
             disk: Disk::default(),
-            decommission,
             handed_to,
             told_decommission: None,
             phase: Phase::Running,
@@ -307,15 +273,15 @@ impl Core {
         }
         core.resume_restored(kinds, came_back);
         for (key, record) in applied {
-            core.kinds.refer(&key, &record.version);
+            core.model.kinds.refer(&key, &record.version);
             core.there_was(&key.kind, &record.version);
-            core.objects.at(&key).record = Some(record);
-            core.recorded += 1;
+            core.model.objects.at(&key).record = Some(record);
+            core.model.recorded += 1;
             core.tell_gates(&key);
             core.compact_if_many();
         }
         for report in unsent {
-            let object = core.objects.at(&report.key);
+            let object = core.model.objects.at(&report.key);
             object.terminal = report.terminal.map(|fact| (report.source_uid, fact));
             core.tell_gates(&report.key);
             core.compact_if_many();
@@ -324,7 +290,7 @@ impl Core {
             core.put_removal(tombstone, policy, None, Cause::Unassigned);
         }
         core.pack();
-        core.fuse.resume(passed, held, |tombstone| core.removals.contains_key(tombstone));
+        core.fuse.resume(passed, held, |tombstone| core.model.removals.contains_key(tombstone));
         core
     }
 
@@ -360,7 +326,7 @@ impl Core {
             return;
         }
         if is_word_of_the_api_server(&event) {
-            self.heard_at.get_or_insert(now);
+            self.model.heard_at.get_or_insert(now);
         }
         match event {
             Event::Started => self.started(now, out),
@@ -384,8 +350,8 @@ impl Core {
             Event::Observed(observed) => self.observed(now, *observed),
             Event::Vanished { key, uid } => self.vanished(now, &key, &uid),
             Event::WatchLost { kind, reason, message } => self.watch_lost(now, &kind, reason, message),
-            Event::Unwatched { kind, message } => self.kinds.unwatched(&kind, Some(message)),
-            Event::Watched { kind } => self.kinds.unwatched(&kind, None),
+            Event::Unwatched { kind, message } => self.model.kinds.unwatched(&kind, Some(message)),
+            Event::Watched { kind } => self.model.kinds.unwatched(&kind, None),
             Event::Followed { kind, run, news } => self.followed(now, kind, run, news),
             Event::ListPage { list, objects } => self.list_page(now, list, &objects),
             Event::ListEnded { list, result } => self.list_ended(now, list, &result, out),
@@ -398,8 +364,8 @@ impl Core {
     pub fn stats(&self) -> CoreStats {
         CoreStats {
             revision: self.sets.current().map_or(0, |accepted| accepted.version.revision.0),
-            assigned: self.desired.len(),
-            removals: self.removals.len(),
+            assigned: self.model.desired.len(),
+            removals: self.model.removals.len(),
         }
     }
 
@@ -415,7 +381,7 @@ impl Core {
 
     /// How many kinds the agent was refused, for metrics.
     pub fn kinds_forbidden(&self) -> usize {
-        self.kinds.forbidden(&self.forbidden_kinds).len()
+        self.model.kinds.forbidden(&self.model.forbidden_kinds).len()
     }
 
     fn started(&mut self, now: Monotonic, out: &mut Effects) {
@@ -423,9 +389,9 @@ impl Core {
         self.drop_bodies();
         self.fuse.started(now);
         self.retire_all();
-        self.reports.everything(self.objects.names(), now);
+        self.reports.everything(self.model.objects.names(), now);
         // No watch reports a namespace that is excluded; an untried entry there would delay every later wave.
-        let elsewhere = self.objects.keys().filter(|key| !self.config.namespaces.keep(key));
+        let elsewhere = self.model.objects.keys().filter(|key| !self.config.namespaces.keep(key));
         for key in elsewhere.cloned().collect::<Vec<_>>() {
             self.enqueue(&key);
         }
@@ -463,7 +429,7 @@ impl Core {
         if self.work.is_to_read() {
             self.pump(now, out);
         }
-        if let Some(watch) = self.kinds.take_change() {
+        if let Some(watch) = self.model.kinds.take_change() {
             self.copies.watched(&watch);
             out.push(Effect::Watch(watch));
         }
@@ -484,13 +450,13 @@ impl Core {
     }
 
     fn compact(&mut self) {
-        let me = self.me();
-        self.objects.compact(&self.desired, me);
+        let me = self.model.me();
+        self.model.objects.compact(&self.model.desired, me);
     }
 
     /// For steps that touch many objects.
     fn compact_if_many(&mut self) {
-        if self.objects.is_wide_open() {
+        if self.model.objects.is_wide_open() {
             self.compact();
         }
     }

@@ -145,7 +145,7 @@ fn the_fuse_counts_all_of_a_removal_that_was_reassigned_and_unassigned_again() {
         world.hub.put(key, 1, 1);
     }
     // None is evaluated yet.
-    while world.core.desired.len() < keys.len() {
+    while world.core.model.desired.len() < keys.len() {
         world.advance();
     }
     world.crash();

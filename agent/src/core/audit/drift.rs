@@ -53,7 +53,7 @@ impl Core {
         out: &mut Effects,
     ) {
         let key = &entry.key;
-        let Some(object) = self.objects.get_mut(key) else { return };
+        let Some(object) = self.model.objects.get_mut(key) else { return };
         if let Some(drift) = object.drift.as_ref().filter(|drift| drift.of == Fingerprint::from(seen)) {
             let message = drift.message.clone();
             object.work.succeed();
@@ -62,7 +62,7 @@ impl Core {
         }
         let Some(record) = &object.record else { return };
         // Compared under the policy of the last apply: what a newer policy asks for is nobody's local change.
-        let policy = self.policies.get(&record.policy).cloned().unwrap_or(policy);
+        let policy = self.model.policies.get(&record.policy).cloned().unwrap_or(policy);
         let mark = Arc::new(plan::mark_of(me, entry, &policy, record.origin));
         let op = Op::Compare { entry: Arc::clone(entry), policy, mark, uid: seen.uid.clone() };
         self.execute(now, key, Purpose::Compare, op, out);
@@ -79,7 +79,7 @@ impl Core {
             Ok(Compared { observed, differences, total, local, at }) => {
                 let seen = Seen::from(&*observed);
                 self.see(key, *observed);
-                let news = self.desired.get(key).is_none()
+                let news = self.model.desired.get(key).is_none()
                     || self.differs(now, key, &seen, Found { differences: &differences, total, local, at });
                 self.dirty(key, now);
                 if news { FollowUp::Requeue } else { FollowUp::BackOff(None) }
@@ -92,7 +92,7 @@ impl Core {
                 let message = format!("changed locally; comparing the fields failed: {message}");
                 self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);
                 if reason == Reason::BodyMissing
-                    && let Some(entry) = self.desired.get(key).cloned()
+                    && let Some(entry) = self.model.desired.get(key).cloned()
                 {
                     self.body_is_missing(&entry);
                 }
@@ -104,7 +104,7 @@ impl Core {
     /// Records how an object differs. Returns whether another comparison may find something else.
     fn differs(&mut self, now: Monotonic, key: &ObjectKey, seen: &Seen, found: Found<'_>) -> bool {
         let Found { differences, total, local, at } = found;
-        let Some(record) = self.objects.get(key).and_then(|object| object.record.clone()) else { return true };
+        let Some(record) = self.model.objects.get(key).and_then(|object| object.record.clone()) else { return true };
         if record.uid != seen.uid {
             return true;
         }
@@ -135,7 +135,7 @@ impl Core {
         let record = AppliedRecord { drifted: Some(Arc::clone(&since)), local, ..record.clone() };
         let message = describe(&since, differences, total);
         self.set_record(key, record);
-        if let Some(object) = self.objects.get_mut(key) {
+        if let Some(object) = self.model.objects.get_mut(key) {
             object.drift = Some(Box::new(Drift { of: Fingerprint::from(seen), message: message.clone() }));
         }
         self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);

@@ -143,7 +143,7 @@ impl Listing {
 impl Core {
     /// Schedules the next patrol, and ends one that has nothing left to do.
     pub(in crate::core) fn patrol(&mut self, now: Monotonic, out: &mut Effects) {
-        if self.phase != Phase::Running || self.sets.current().is_none() || self.me().is_none() {
+        if self.phase != Phase::Running || self.sets.current().is_none() || self.model.me().is_none() {
             return;
         }
         if matches!(&self.patrol.stage, Stage::Mending(keys) if keys.is_empty()) {
@@ -184,7 +184,7 @@ impl Core {
 
     /// The kinds that are assigned, and those of which an object may have been restored.
     fn patrolled(&self) -> BTreeMap<GroupKind, Arc<str>> {
-        self.restored.kinds().chain(self.kinds.needed()).collect()
+        self.restored.kinds().chain(self.model.kinds.needed()).collect()
     }
 
     /// Lists the next kind, or ends this round of lists.
@@ -197,7 +197,7 @@ impl Core {
             listing.kind = Some(kind.clone());
             listing.list = id;
             self.patrol.last = id;
-            if self.kinds.view_of(&kind) != View::Missing {
+            if self.model.kinds.view_of(&kind) != View::Missing {
                 return out.push(Effect::ListMetadata { id, kind, version });
             }
             // There is nothing to list, and that has been reported.
@@ -221,7 +221,7 @@ impl Core {
 
     fn patrol_ends(&mut self, now: Monotonic, out: &mut Effects) {
         self.patrol.stage = Stage::Idle;
-        let held = self.removals.values().filter(|removal| matches!(removal.state, RemovalState::Held(..)));
+        let held = self.model.removals.values().filter(|removal| matches!(removal.state, RemovalState::Held(..)));
         self.patrol.tally.held += held.count() as u64;
         out.push(Effect::Patrolled(self.patrol.tally));
         // A tenth sooner or later.
@@ -232,7 +232,7 @@ impl Core {
 
     /// A page of a list.
     pub(in crate::core) fn list_page(&mut self, now: Monotonic, list: ListId, objects: &[ListedItem]) {
-        let Some(me) = self.me() else { return };
+        let Some(me) = self.model.me() else { return };
         if self.patrol.listing().is_none_or(|listing| listing.list != list) {
             return;
         }
@@ -241,12 +241,12 @@ impl Core {
                 self.copy_listed(me, list, item);
                 continue;
             }
-            let assigned = self.desired.get(&item.key);
-            if assigned.is_some_and(|entry| self.objects.listed_again(list, item, entry)) {
+            let assigned = self.model.desired.get(&item.key);
+            if assigned.is_some_and(|entry| self.model.objects.listed_again(list, item, entry)) {
                 self.judge(now, &item.key, None, Matter::Nothing);
                 continue;
             }
-            if let Some(object) = self.objects.get_mut(&item.key) {
+            if let Some(object) = self.model.objects.get_mut(&item.key) {
                 object.listed_in = list;
             }
             let listed = Seen::of_listed(item);
@@ -262,7 +262,7 @@ impl Core {
         let key = &item.key;
         let mark = item.details().and_then(|details| details.mark.as_deref());
         let ownership = mark.map(|mark| mark.ownership(me, key));
-        if ownership == Some(Ownership::Copy) && self.desired.get(key).is_none() {
+        if ownership == Some(Ownership::Copy) && self.model.desired.get(key).is_none() {
             self.copies.listed_in(key, list);
         }
     }
@@ -275,14 +275,14 @@ impl Core {
         result: &Result<(), ListFailure>,
         out: &mut Effects,
     ) {
-        let Some(me) = self.me() else { return };
+        let Some(me) = self.model.me() else { return };
         let Some(listing) = self.patrol.listing().filter(|listing| listing.list == list) else { return };
         let Some(kind) = listing.kind.take() else { return };
         if result.is_ok() {
             self.copies.list_ended(&kind, list);
             self.restored.listed(&kind);
             for key in self.keys_of(&kind) {
-                if self.objects.last_listed_in(&key).is_some_and(|last| last != list) {
+                if self.model.objects.last_listed_in(&key).is_some_and(|last| last != list) {
                     let matter = self.matter(me, &key, None);
                     self.judge(now, &key, None, matter);
                 }
@@ -298,7 +298,7 @@ impl Core {
 
     /// Judges a listed object. `listed` is what the list says of it if something is the matter.
     fn judge(&mut self, now: Monotonic, key: &ObjectKey, listed: Option<Seen>, matter: Matter) {
-        let assigned = self.desired.get(key).is_some();
+        let assigned = self.model.desired.get(key).is_some();
         let tally = &mut self.patrol.tally;
         match &mut self.patrol.stage {
             Stage::First(listing) => {
@@ -345,7 +345,7 @@ impl Core {
             Finding::Foreign => tally.foreign += 1,
             Finding::Unseen => {
                 // Its status may change all the time: only what the watch has not shown since the first list counts.
-                let object = self.objects.get(key);
+                let object = self.model.objects.get(key);
                 let seen = object.as_ref().and_then(|object| object.seen());
                 if let (Some(seen), Some(first)) = (seen, &suspicion.version)
                     && !seen.is_before(first)
@@ -361,12 +361,12 @@ impl Core {
             self.take_listed(key, listed);
         } else {
             // Missing by its label at least. The creation finds out whether it only lost that.
-            if let Some(object) = self.objects.get_mut(key) {
+            if let Some(object) = self.model.objects.get_mut(key) {
                 object.doubt();
             }
             self.tell_gates(key);
         }
-        if finding == Finding::Unseen && is_there && self.kinds.has_status(&key.kind) {
+        if finding == Finding::Unseen && is_there && self.model.kinds.has_status(&key.kind) {
             self.work.read(key.clone(), ReadFor::Status);
         }
         self.dirty(key, now);
@@ -380,7 +380,7 @@ impl Core {
     }
 
     fn take_listed(&mut self, key: &ObjectKey, mut seen: Seen) {
-        let object = self.objects.at(key);
+        let object = self.model.objects.at(key);
         match object.seen() {
             Some(former) if former.uid == seen.uid => seen.observed_generation = former.observed_generation,
             Some(_) | None => object.unsee(),
@@ -390,8 +390,8 @@ impl Core {
 
     /// The state of an object that is listed like this, or is not listed.
     fn matter(&self, me: Me, key: &ObjectKey, listed: Option<&Seen>) -> Matter {
-        let object = self.objects.get(key);
-        match (self.desired.get(key), object.as_deref(), listed) {
+        let object = self.model.objects.get(key);
+        match (self.model.desired.get(key), object.as_deref(), listed) {
             (Some(entry), Some(object), listed) => self.matter_of_assigned(me, entry, object, listed),
             // What is not assigned is gone, and the watch did not tell.
             (None, Some(object), None) if object.seen().is_some() && !is_busy(object) => {
@@ -404,7 +404,7 @@ impl Core {
     }
 
     fn matter_of_assigned(&self, me: Me, entry: &Entry, object: &Object, listed: Option<&Seen>) -> Matter {
-        if entry.state != EntryState::Apply || self.kinds.view(&entry.key) == View::NamespaceExcluded {
+        if entry.state != EntryState::Apply || self.model.kinds.view(&entry.key) == View::NamespaceExcluded {
             return Matter::Withheld;
         }
         // It waits for another object to be gone, and the watch may have missed just that.
@@ -441,7 +441,7 @@ impl Core {
         if is_busy(object) || listed.is_some_and(overtaken) {
             return Matter::Busy;
         }
-        let policy = self.policies.get(&entry.policy).map(|policy| &**policy);
+        let policy = self.model.policies.get(&entry.policy).map(|policy| &**policy);
         let situation = self.situation(me, entry, policy, object, listed, View::Current);
         match plan::plan(situation) {
             Decision::Nothing(NoAction::Drifted) => Matter::Suspect(Finding::Differs),
@@ -500,7 +500,7 @@ impl Core {
     /// Assigned objects of a kind: those to be applied, and the others.
     fn count_assigned(&self, kind: &GroupKind) -> (u64, u64) {
         let entries = self.keys_of(kind);
-        let entries = entries.iter().filter_map(|key| self.desired.get(key));
+        let entries = entries.iter().filter_map(|key| self.model.desired.get(key));
         entries.fold((0, 0), |(applied, withheld), entry| match entry.state {
             EntryState::Apply => (applied + 1, withheld),
             EntryState::Hold(_) | EntryState::Withheld(_) => (applied, withheld + 1),

@@ -63,8 +63,8 @@ impl Core {
         self.restored.kinds.extend(kinds);
         for RestoredObject { key, uid, source } in came_back {
             // Watched from the start, so that its end is seen.
-            self.kinds.refer(&key, &self.restored.kinds.get(&key.kind).cloned().unwrap_or_default());
-            self.objects.at(&key).unexplained = Some(source);
+            self.model.kinds.refer(&key, &self.restored.kinds.get(&key.kind).cloned().unwrap_or_default());
+            self.model.objects.at(&key).unexplained = Some(source);
             self.restored.objects.insert(key, uid);
         }
     }
@@ -86,13 +86,13 @@ impl Core {
         mark: Option<&Mark>,
         listed: bool,
     ) {
-        let whole = !self.is_broken() && self.sets.current().is_some() && self.journal_age != JournalAge::SetBack;
-        let Some((me, mark)) = self.me().zip(mark).filter(|_| listed && whole) else { return };
+        let whole = !self.is_broken() && self.sets.current().is_some() && self.model.journal_age != JournalAge::SetBack;
+        let Some((me, mark)) = self.model.me().zip(mark).filter(|_| listed && whole) else { return };
         if mark.ownership(me, key) != Ownership::Ours
-            || self.desired.get(key).is_some()
+            || self.model.desired.get(key).is_some()
             // An approval was for the object that was there before.
             || self.open_removals_of(key).any(|(_, removal)| removal.cause != Cause::Approved)
-            || self.objects.get(key).is_some_and(|object| object.is_known_as(uid))
+            || self.model.objects.get(key).is_some_and(|object| object.is_known_as(uid))
         {
             return;
         }
@@ -113,7 +113,7 @@ impl Core {
 
     /// Why an object of ours exists that nothing assigns.
     pub(in crate::core) fn ground_of_left_over(&self, key: &ObjectKey) -> Ground<'static> {
-        let object = self.objects.get(key);
+        let object = self.model.objects.get(key);
         let stands = object.as_ref().and_then(|object| object.seen()).map(|seen| &seen.uid);
         match self.restored.objects.get(key) {
             Some(uid) if stands == Some(uid) => Ground::Restored,

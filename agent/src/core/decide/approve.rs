@@ -109,11 +109,11 @@ impl Core {
     pub(in crate::core) fn approved(&mut self, now: Monotonic, page: ApprovedPage) -> bool {
         let Some(fresh) = self.approvals.take(now, page) else { return false };
         for removal in fresh {
-            if self.desired.get(&removal.key).is_some() {
+            if self.model.desired.get(&removal.key).is_some() {
                 self.approvals.strike(&removal);
             }
             if let Some(approval) = self.approvals.open.get(&removal)
-                && let Some(state) = self.removals.get_mut(&removal)
+                && let Some(state) = self.model.removals.get_mut(&removal)
                 && state.cause == Cause::Approved
             {
                 state.policy = approval.policy();
@@ -128,9 +128,9 @@ impl Core {
     /// Begins the removal of an object that nothing says was unassigned, if it was approved, or if the cluster is to be
     /// emptied.
     pub(in crate::core) fn take_up(&mut self, key: &ObjectKey) {
-        let retired = self.decommission != Decommission::No;
+        let retired = self.model.decommission != Decommission::No;
         let asked = retired || !self.approvals.open.is_empty();
-        if !asked || self.desired.get(key).is_some() || self.removals_of(key).next().is_some() {
+        if !asked || self.model.desired.get(key).is_some() || self.removals_of(key).next().is_some() {
             return;
         }
         let Some(source) = self.left_over(key) else { return };
@@ -144,7 +144,7 @@ impl Core {
 
     /// The source of an object of ours that is in no set, from journal or mark.
     pub(in crate::core) fn left_over(&self, key: &ObjectKey) -> Option<Uid> {
-        let (object, me) = (self.objects.get(key)?, self.me()?);
+        let (object, me) = (self.model.objects.get(key)?, self.model.me()?);
         let mark = object.seen().filter(|seen| !seen.deleting).and_then(|seen| seen.mark.as_ref());
         let ours = mark.filter(|mark| mark.ownership(me, key) == Ownership::Ours);
         let recorded = object.record.as_ref().map(|record| record.source.clone());
@@ -153,14 +153,14 @@ impl Core {
 
     /// Whether a removal that rests on its approval alone, or on the decommission, may not go on, because that has ended.
     pub(in crate::core) fn lapses(&mut self, now: Monotonic, removal: &Tombstone) -> bool {
-        match self.removals.get(removal).map(|state| state.cause) {
+        match self.model.removals.get(removal).map(|state| state.cause) {
             Some(Cause::Approved) if !self.approvals.speaks_of(now, removal) => {
                 self.approvals.strike(removal);
                 self.dirty(&removal.key, now);
                 self.forget_removal(removal);
                 true
             }
-            Some(Cause::Retired) if self.decommission == Decommission::No => {
+            Some(Cause::Retired) if self.model.decommission == Decommission::No => {
                 self.spare(now, removal);
                 true
             }
@@ -170,18 +170,18 @@ impl Core {
 
     /// A removal that was approved begins. Once it has, it is carried out like any other, whenever its approval ends.
     pub(in crate::core) fn begun(&mut self, removal: &Tombstone) {
-        if self.removals.get(removal).is_some_and(|state| state.cause == Cause::Approved) {
+        if self.model.removals.get(removal).is_some_and(|state| state.cause == Cause::Approved) {
             self.see_through(removal);
         }
     }
 
     /// From now on this removal needs no approval, in the journal too.
     pub(in crate::core) fn see_through(&mut self, removal: &Tombstone) {
-        if let Some(state) = self.removals.get_mut(removal)
+        if let Some(state) = self.model.removals.get_mut(removal)
             && state.cause != Cause::Unassigned
         {
             state.cause = Cause::Unassigned;
-            if self.decommission.keeps() {
+            if self.model.decommission.keeps() {
                 state.policy = ORPHAN;
             }
             self.disk.write(Write::Removing { tombstone: removal.clone(), policy: state.policy });
@@ -190,7 +190,7 @@ impl Core {
 
     /// Who has approved this deletion, however many others there are.
     pub(in crate::core) fn leave(&self, now: Monotonic, removal: &Tombstone) -> Permission {
-        if self.decommission == Decommission::Remove || self.is_approved_in_advance(removal) {
+        if self.model.decommission == Decommission::Remove || self.is_approved_in_advance(removal) {
             Permission::InAdvance
         } else if self.approvals.covers(now, removal) {
             Permission::Approved
@@ -203,14 +203,14 @@ impl Core {
     /// had last, if that is known.
     pub(in crate::core) fn is_approved_in_advance(&self, removal: &Tombstone) -> bool {
         let in_advance = |policy: PrunePolicy| policy.approve_deletions == ApproveDeletions::InAdvance;
-        let last = match self.removals.get(removal).map(|state| state.policy).unwrap_or_default() {
+        let last = match self.model.removals.get(removal).map(|state| state.policy).unwrap_or_default() {
             RemovalPolicy::Tombstone(policy) => return in_advance(policy),
             RemovalPolicy::Absence(last) => last,
         };
-        let object = self.objects.get(&removal.key);
+        let object = self.model.objects.get(&removal.key);
         let record = object.as_ref().and_then(|object| object.record.as_ref());
         let applied = record.filter(|record| record.source == removal.source);
-        let applied = applied.and_then(|record| self.policies.get(&record.policy));
+        let applied = applied.and_then(|record| self.model.policies.get(&record.policy));
         applied.is_some_and(|policy| in_advance(PrunePolicy::of(policy))) && last.is_none_or(in_advance)
     }
 }

@@ -259,13 +259,13 @@ impl Wave {
 
 impl Core {
     pub(in crate::core) fn join_gates(&mut self, entry: &Entry) {
-        if let Some(policy) = self.policies.get(&entry.policy) {
+        if let Some(policy) = self.model.policies.get(&entry.policy) {
             self.gates.join(&policy.gates, entry.wave, &entry.key);
         }
     }
 
     pub(in crate::core) fn leave_gates(&mut self, entry: &Entry) {
-        if let Some(policy) = self.policies.get(&entry.policy) {
+        if let Some(policy) = self.model.policies.get(&entry.policy) {
             self.gates.leave(&policy.gates, entry.wave, &entry.key);
         }
     }
@@ -275,17 +275,19 @@ impl Core {
         if self.gates.is_empty() {
             return;
         }
-        let (Some(entry), Some(object)) = (self.desired.get(key), self.objects.get(key)) else { return };
-        let Some(policy) = self.policies.get(&entry.policy).filter(|policy| !policy.gates.is_empty()) else { return };
+        let (Some(entry), Some(object)) = (self.model.desired.get(key), self.model.objects.get(key)) else { return };
+        let Some(policy) = self.model.policies.get(&entry.policy).filter(|policy| !policy.gates.is_empty()) else {
+            return;
+        };
         // A create-only object may have been unassigned meanwhile, and is then created anew.
         let again = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
-        let judged = self.removals.get(&again).is_none_or(|removal| removal.state == RemovalState::Done);
+        let judged = self.model.removals.get(&again).is_none_or(|removal| removal.state == RemovalState::Done);
         self.gates.tell(&policy.gates, entry.wave, key, judged && is_ready(entry, policy, &object));
     }
 
     /// Whether a write waits for an earlier wave; if so, that is reported.
     pub(in crate::core) fn waits_for_its_wave(&mut self, now: Monotonic, entry: &Entry) -> bool {
-        let Some(policy) = self.policies.get(&entry.policy).filter(|policy| !policy.gates.is_empty()) else {
+        let Some(policy) = self.model.policies.get(&entry.policy).filter(|policy| !policy.gates.is_empty()) else {
             return false;
         };
         let Some(barrier) = self.gates.hold(now, &policy.gates, entry.wave, &entry.key) else { return false };
@@ -302,14 +304,14 @@ impl Core {
         if self.gates.is_empty() || self.is_assigned_again(tombstone) {
             return None;
         }
-        let recorded = self.objects.get(&tombstone.key).and_then(|object| Some(object.record.as_ref()?.policy));
-        let last = self.removals.get(tombstone).and_then(|removal| removal.last);
-        let policy = last.or(recorded).and_then(|policy| self.policies.get(&policy))?;
+        let recorded = self.model.objects.get(&tombstone.key).and_then(|object| Some(object.record.as_ref()?.policy));
+        let last = self.model.removals.get(tombstone).and_then(|removal| removal.last);
+        let policy = last.or(recorded).and_then(|policy| self.model.policies.get(&policy))?;
         self.gates.hold_removal(&policy.gates, tombstone)
     }
 
     fn why_unready(&self, key: &ObjectKey) -> String {
-        let Some(object) = self.objects.get(key) else { return "it is not there yet".to_owned() };
+        let Some(object) = self.model.objects.get(key) else { return "it is not there yet".to_owned() };
         let why = match (object.outcome.message.as_str(), object.live.message.as_str()) {
             (message, _) if !message.is_empty() && object.outcome.progress != Progress::Applied => message,
             (_, message) if !message.is_empty() => message,

@@ -69,7 +69,7 @@ impl Ran {
 impl Core {
     /// An object is about to be forgotten; that it ran is not.
     pub(in crate::core) fn remember_run(&mut self, key: &ObjectKey) {
-        let fact = self.objects.get(key).and_then(|object| object.terminal.clone());
+        let fact = self.model.objects.get(key).and_then(|object| object.terminal.clone());
         // A Job that nobody has seen end has ended, or was deleted by others.
         if let Some((source, Terminal::Finished | Terminal::Started)) = fact {
             let tombstone = Tombstone { key: key.clone(), source };
@@ -93,7 +93,7 @@ impl Core {
 
     /// The hub says what it knows of an object that runs once.
     pub(in crate::core) fn note_told(&mut self, TerminalFact { key, source_uid, fact }: &TerminalFact) {
-        let known = self.objects.get(key).and_then(|object| object.happened(source_uid));
+        let known = self.model.objects.get(key).and_then(|object| object.happened(source_uid));
         let noted = match fact {
             // The object may run anew, with another Pod template.
             Terminal::Finished => !self.stands_for(key, source_uid),
@@ -115,7 +115,7 @@ impl Core {
 
     /// Forgets the fact, if that is what is known of this source. Returns whether it was.
     pub(in crate::core) fn forget_fact(&mut self, key: &ObjectKey, source: &Uid, fact: Terminal) -> bool {
-        let known = self.objects.get_mut(key).filter(|object| object.happened(source) == Some(fact));
+        let known = self.model.objects.get_mut(key).filter(|object| object.happened(source) == Some(fact));
         let Some(object) = known else { return false };
         object.terminal = None;
         self.disk.write(Write::Sent { key: key.clone() });
@@ -132,7 +132,7 @@ impl Core {
     /// A Job that is gone was to run with another Pod template, and its source has changed in something else.
     pub(in crate::core) fn has_run_as_it_is(&mut self, entry: &Entry) {
         let key = &entry.key;
-        if let Some(record) = self.objects.get(key).and_then(|object| object.record.clone()) {
+        if let Some(record) = self.model.objects.get(key).and_then(|object| object.record.clone()) {
             self.set_record(key, AppliedRecord { input: entry.input, ..record });
         }
     }
@@ -140,7 +140,7 @@ impl Core {
     /// An existing object of ours leaves no doubt: if it goes, it is recreated as anywhere else. Except a Job, which may have
     /// ended by then and have been collected unseen.
     pub(in crate::core) fn undoubt(&mut self, key: &ObjectKey) {
-        let Some(object) = self.objects.get(key).filter(|_| !key.kind.is("batch", "Job")) else { return };
+        let Some(object) = self.model.objects.get(key).filter(|_| !key.kind.is("batch", "Job")) else { return };
         if let Some((source, Terminal::MayHaveRun)) = object.terminal.clone()
             && self.stands_for(key, &source)
         {
@@ -151,9 +151,9 @@ impl Core {
     /// Whether the object seen under its key is ours, for this source.
     fn stands_for(&self, key: &ObjectKey, source: &Uid) -> bool {
         let ours = || {
-            let object = self.objects.get(key)?;
+            let object = self.model.objects.get(key)?;
             let mark = object.seen()?.mark.as_deref()?;
-            Some(mark.source.uid == *source && mark.ownership(self.me()?, key) == Ownership::Ours)
+            Some(mark.source.uid == *source && mark.ownership(self.model.me()?, key) == Ownership::Ours)
         };
         ours().unwrap_or(false)
     }
@@ -163,7 +163,7 @@ impl Core {
         if self.ran.numbers.contains_key(&Tombstone { key: key.clone(), source: source.clone() }) {
             return true;
         }
-        let object = self.objects.get(key);
+        let object = self.model.objects.get(key);
         let object = object.as_ref();
         let assigned = self.assigns(key, source);
         let recorded = object.and_then(|object| object.record.as_ref()).is_some_and(|record| record.source == *source);

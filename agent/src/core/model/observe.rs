@@ -13,7 +13,7 @@ use crate::core::interface::observed::{Observed, Served};
 
 impl Core {
     pub(in crate::core) fn kind_served(&mut self, now: Monotonic, kind: &GroupKind, served: Served) {
-        if self.kinds.served(kind, served) {
+        if self.model.kinds.served(kind, served) {
             if served == Served::No {
                 self.unsee(kind, |_| true);
                 self.copies.listed(kind, &BTreeSet::new());
@@ -23,16 +23,16 @@ impl Core {
     }
 
     pub(in crate::core) fn watch_lost(&mut self, now: Monotonic, kind: &GroupKind, reason: Reason, message: String) {
-        let unlisted = self.kinds.view_of(kind) == View::Unlisted;
-        let blinded = reason == Reason::Forbidden && !self.kinds.is_forbidden(kind);
-        self.kinds.lost(kind, reason, message);
+        let unlisted = self.model.kinds.view_of(kind) == View::Unlisted;
+        let blinded = reason == Reason::Forbidden && !self.model.kinds.is_forbidden(kind);
+        self.model.kinds.lost(kind, reason, message);
         for key in self.keys_of(kind) {
             self.compact_if_many();
             if blinded {
                 self.dirty(&key, now);
             }
             // The list that was to bring its status does not come.
-            if let Some(object) = self.objects.get_mut(&key)
+            if let Some(object) = self.model.objects.get_mut(&key)
                 && let Status::Awaited { failed } = object.live.status
             {
                 object.live.status = Status::Dropped { failed };
@@ -45,10 +45,10 @@ impl Core {
     }
 
     pub(in crate::core) fn listed(&mut self, now: Monotonic, kind: &GroupKind, objects: Vec<Observed>) {
-        if !self.kinds.is_needed(kind) {
+        if !self.model.kinds.is_needed(kind) {
             return;
         }
-        self.kinds.listed(kind);
+        self.model.kinds.listed(kind);
         let before = self.restored.has_listed(kind);
         let listed: BTreeSet<ObjectKey> = objects.iter().map(|observed| observed.key.clone()).collect();
         self.unsee(kind, |key| !listed.contains(key));
@@ -68,22 +68,22 @@ impl Core {
     /// A list or a watch shows an object. `listed` says that everything of its kind was looked at before.
     fn take_in(&mut self, now: Monotonic, observed: Observed, listed: bool) {
         let key = observed.key.clone();
-        if !self.kinds.is_needed(&key.kind) {
+        if !self.model.kinds.is_needed(&key.kind) {
             return;
         }
-        let ownership = self.me().zip(observed.mark.as_ref()).map(|(me, mark)| mark.ownership(me, &key));
+        let ownership = self.model.me().zip(observed.mark.as_ref()).map(|(me, mark)| mark.ownership(me, &key));
         if ownership == Some(Ownership::Copy) {
             self.copies.found(&key, &observed.uid);
         } else {
             self.copies.cleared(&key);
         }
         // Copies and strangers that only carry our label are none of our business otherwise.
-        if ownership != Some(Ownership::Ours) && !self.objects.contains_key(&key) {
+        if ownership != Some(Ownership::Ours) && !self.model.objects.contains_key(&key) {
             return;
         }
         self.may_have_come_back(&key, &observed.uid, observed.mark.as_deref(), listed);
         let news = self.see(&key, observed);
-        let waits = self.objects.get(&key).is_some_and(|object| object.work.is_waiting());
+        let waits = self.model.objects.get(&key).is_some_and(|object| object.work.is_waiting());
         // What waits for its retry is not tried sooner because its status changes.
         if news || !waits {
             self.enqueue(&key);
@@ -96,10 +96,10 @@ impl Core {
 
     /// Takes a look at an object into account, unless a later one was. Returns whether it could change a decision.
     pub(in crate::core) fn see(&mut self, key: &ObjectKey, observed: Observed) -> bool {
-        let source = self.desired.get(key).map(|entry| entry.source.uid.clone());
+        let source = self.model.desired.get(key).map(|entry| entry.source.uid.clone());
         let set_back = self.shows_set_back(key, observed.mark.as_deref());
         let asked = self.report_class(key).has_body();
-        let object = self.objects.at(key);
+        let object = self.model.objects.at(key);
         let seen = Seen::from(&observed);
         if object.seen().is_some_and(|former| seen.is_older_than(former)) {
             return false;
@@ -107,7 +107,7 @@ impl Core {
         let news = !object.seen().is_some_and(|former| former.decides_like(&seen));
         object.presence.show(seen);
         if set_back {
-            self.journal_age = JournalAge::SetBack;
+            self.model.journal_age = JournalAge::SetBack;
         }
         object.live.health = observed.health;
         object.live.message = observed.health_message;
@@ -130,10 +130,10 @@ impl Core {
     /// The same of an object that was read, whatever its labels. What is not ours any more is not kept: no watch would tell of
     /// its end.
     pub(in crate::core) fn see_live(&mut self, key: &ObjectKey, observed: Observed) {
-        let known = self.objects.get(key).is_some_and(|object| object.record.is_some());
+        let known = self.model.objects.get(key).is_some_and(|object| object.record.is_some());
         if observed.labelled || known {
             self.see(key, observed);
-        } else if let Some(object) = self.objects.get_mut(key) {
+        } else if let Some(object) = self.model.objects.get_mut(key) {
             object.unsee();
         }
     }
@@ -143,7 +143,7 @@ impl Core {
         if self.restored.is(key, uid) {
             self.came_back_no_more(key);
         }
-        let Some(object) = self.objects.get_mut(key) else { return };
+        let Some(object) = self.model.objects.get_mut(key) else { return };
         if object.vanished(uid) {
             self.tell_gates(key);
             self.tell_associates(key);
@@ -156,7 +156,7 @@ impl Core {
     /// Every key of a kind of which something is known, in order.
     pub(in crate::core) fn keys_of(&self, kind: &GroupKind) -> Vec<ObjectKey> {
         let from = ObjectKey::new(kind.clone(), "", "");
-        self.objects.keys_from(&from).take_while(|key| key.kind == *kind).cloned().collect()
+        self.model.objects.keys_from(&from).take_while(|key| key.kind == *kind).cloned().collect()
     }
 
     fn unsee(&mut self, kind: &GroupKind, gone: impl Fn(&ObjectKey) -> bool) {
@@ -164,7 +164,7 @@ impl Core {
             if gone(&key) {
                 self.compact_if_many();
                 self.came_back_no_more(&key);
-                if let Some(object) = self.objects.get_mut(&key) {
+                if let Some(object) = self.model.objects.get_mut(&key) {
                     object.unsee();
                 }
                 self.tell_gates(&key);

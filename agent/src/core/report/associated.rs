@@ -204,7 +204,7 @@ impl Core {
         if !self.config.namespaces.keep(key) {
             return None;
         }
-        let policy = self.policies.get(&self.desired.get(key)?.policy)?;
+        let policy = self.model.policies.get(&self.model.desired.get(key)?.policy)?;
         Some(&policy.associated).filter(|asked| !asked.is_empty())
     }
 
@@ -222,8 +222,11 @@ impl Core {
                 }
                 self.associates.need(key, &follows);
                 // Associated objects that exist already were seen before anybody asked for them.
-                let there =
-                    self.objects.get(key).is_some_and(|object| object.seen().is_some() || object.record.is_some());
+                let there = self
+                    .model
+                    .objects
+                    .get(key)
+                    .is_some_and(|object| object.seen().is_some() || object.record.is_some());
                 if there {
                     let watched = |kind: &&AssociatedKind| self.associates.watches.contains_key(kind);
                     let missed: Vec<_> = follows.keys().filter(watched).copied().collect();
@@ -243,7 +246,7 @@ impl Core {
 
     /// The object under a key, if it is ours.
     fn uid_of_ours(&self, key: &ObjectKey) -> Option<Uid> {
-        let (me, object) = (self.me()?, self.objects.get(key)?);
+        let (me, object) = (self.model.me()?, self.model.objects.get(key)?);
         let seen = object.seen()?;
         let ownership = seen.mark.as_ref()?.ownership(me, key);
         (ownership == Ownership::Ours).then(|| seen.uid.clone())
@@ -363,7 +366,7 @@ impl Core {
     pub(in crate::core) fn associated_report(&self, key: &ObjectKey) -> Option<(AssociatedReport, Digest)> {
         let told = self.associates.told.get(key);
         let made = self.associated_made(key);
-        let source = match self.desired.get(key) {
+        let source = match self.model.desired.get(key) {
             Some(entry) if made.is_some() => entry.source.uid.clone(),
             // The hub has counts of a kind that is not followed any more.
             Some(_) | None => told?.source.clone(),

@@ -107,7 +107,7 @@ fn is_notable(reason: Reason) -> bool {
 impl Core {
     /// An object is to be tried again; if it failed before as well, that is recorded.
     pub(in crate::core) fn record_failure(&mut self, now: Monotonic, key: &ObjectKey) {
-        let Some(object) = self.objects.get(key) else { return };
+        let Some(object) = self.model.objects.get(key) else { return };
         let outcome = &object.outcome;
         let (Progress::Failed | Progress::Withheld, Some(reason)) = (outcome.progress, outcome.reason) else { return };
         if object.work.failures() >= TRIES_MIN {
@@ -148,14 +148,14 @@ impl Core {
         if !is_notable(reason) || !self.kube_events.is_due(now, key, reason) {
             return;
         }
-        let entry = self.desired.get(key);
+        let entry = self.model.desired.get(key);
         if let Some(source) = entry.map(|entry| &entry.source) {
             let slash = if source.namespace.is_empty() { "" } else { "/" };
             message =
                 format!("{message} (source: {}{slash}{} in space {})", source.namespace, source.name, source.space);
         }
-        let version = entry.map_or_else(|| self.kinds.version(&key.kind), |entry| Arc::clone(&entry.version));
-        let uid = self.objects.get(key).and_then(|object| {
+        let version = entry.map_or_else(|| self.model.kinds.version(&key.kind), |entry| Arc::clone(&entry.version));
+        let uid = self.model.objects.get(key).and_then(|object| {
             let seen = object.seen().map(|seen| seen.uid.clone());
             seen.or_else(|| object.record.as_ref().map(|record| record.uid.clone()))
         });

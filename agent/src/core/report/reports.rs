@@ -197,7 +197,7 @@ impl Reports {
 impl Core {
     /// An object may have changed.
     pub(in crate::core) fn dirty(&mut self, key: &ObjectKey, now: Monotonic) {
-        self.reports.dirty(self.objects.name(key), now);
+        self.reports.dirty(self.model.objects.name(key), now);
     }
 
     /// Sends what is due, or sets the timer for it.
@@ -317,7 +317,7 @@ impl Core {
                 self.reports.told = None;
                 for (key, _) in objects {
                     self.dirty(&key, now);
-                    if let Some(object) = self.objects.get_mut(&key) {
+                    if let Some(object) = self.model.objects.get_mut(&key) {
                         object.told = None;
                     }
                 }
@@ -326,11 +326,11 @@ impl Core {
                     self.associated_told(key, source, None);
                 }
                 for tombstone in removed {
-                    if self.removals.contains_key(&tombstone) || !self.speaks_of(&tombstone) {
+                    if self.model.removals.contains_key(&tombstone) || !self.speaks_of(&tombstone) {
                         self.reports.removed.insert(tombstone);
                     }
                 }
-                let open = overtaken.into_iter().filter(|tombstone| self.removals.contains_key(tombstone));
+                let open = overtaken.into_iter().filter(|tombstone| self.model.removals.contains_key(tombstone));
                 self.reports.overtaken.extend(open);
             }
         }
@@ -338,7 +338,7 @@ impl Core {
 
     fn acknowledged(&mut self, key: &ObjectKey, told: ReportDigest) {
         let changed = self.reports.dirty.contains(key);
-        if let Some(object) = self.objects.get_mut(key) {
+        if let Some(object) = self.model.objects.get_mut(key) {
             object.told = Some(told);
             if !changed && matches!(object.live.status, Status::Known(_)) {
                 object.live.status = Status::Dropped { failed: 0 };
@@ -347,7 +347,7 @@ impl Core {
     }
 
     fn removal_acknowledged(&mut self, now: Monotonic, tombstone: &Tombstone) {
-        if self.removals.get(tombstone).is_some_and(|removal| removal.state == RemovalState::Done) {
+        if self.model.removals.get(tombstone).is_some_and(|removal| removal.state == RemovalState::Done) {
             self.disk.write(Write::Removed(tombstone.clone()));
             self.forget_removal(tombstone);
             // An object of ours may exist that the removal was not about.
@@ -357,11 +357,11 @@ impl Core {
 
     /// The hub forgot what it was told.
     pub(in crate::core) fn resend(&mut self, now: Monotonic, out: &mut Effects) {
-        let names: Vec<KeyRef> = self.objects.names().cloned().collect();
+        let names: Vec<KeyRef> = self.model.objects.names().cloned().collect();
         let mut awaited: BTreeSet<GroupKind> = BTreeSet::new();
         for name in &names {
             let asked = self.report_class(name.key()).has_body();
-            if let Some(object) = self.objects.get_mut(name.key()) {
+            if let Some(object) = self.model.objects.get_mut(name.key()) {
                 object.told = None;
                 // The list brings it again.
                 if asked && matches!(object.live.status, Status::Dropped { .. }) {
@@ -375,7 +375,7 @@ impl Core {
         }
         self.reports.everything(names.iter(), now);
         self.repeat_associated(now);
-        let done = self.removals.iter().filter(|(_, removal)| removal.state == RemovalState::Done);
+        let done = self.model.removals.iter().filter(|(_, removal)| removal.state == RemovalState::Done);
         let done: Vec<_> = done.map(|(tombstone, _)| tombstone.clone()).collect();
         let (overtaken, removed): (Vec<_>, Vec<_>) =
             done.into_iter().partition(|tombstone| self.is_assigned_again(tombstone));
@@ -387,7 +387,7 @@ impl Core {
     }
 
     fn facts(&self) -> Facts {
-        let mut conditions = self.kinds.conditions(&self.forbidden_kinds);
+        let mut conditions = self.model.kinds.conditions(&self.model.forbidden_kinds);
         conditions.extend(self.session.conditions());
         conditions.extend(self.gate_conditions());
         conditions.extend(self.copies.condition());
@@ -409,7 +409,7 @@ impl Core {
         let applied =
             self.sets.current().filter(|_| tried).map(|Accepted { version, .. }| version).or(self.reports.applied);
         // Where nothing is to be watched, watches do not tell how the cluster does.
-        let in_sync = self.sets.current().is_some() && self.cluster_identity.answers() && self.kinds.in_sync();
+        let in_sync = self.sets.current().is_some() && self.cluster_identity.answers() && self.model.kinds.in_sync();
         Facts { applied, in_sync, conditions, decommission: self.decommissioned() }
     }
 
@@ -466,7 +466,7 @@ impl Core {
 
     fn add_report(&mut self, now: Monotonic, name: KeyRef, page: &mut Page) {
         let key = name.key().clone();
-        let Some(object) = self.objects.get(&key) else { return };
+        let Some(object) = self.model.objects.get(&key) else { return };
         // A result is not reported before the journal knows it; then the key comes again.
         if object.unrecorded > 0 {
             return;
@@ -481,7 +481,7 @@ impl Core {
             }
             return;
         };
-        let explained = self.desired.get(&key).is_some() || self.removals_of(&key).next().is_some();
+        let explained = self.model.desired.get(&key).is_some() || self.removals_of(&key).next().is_some();
         let unexplained = (!explained).then(|| report.source_uid.clone());
         // It exists again, if it was ever gone.
         let there = Tombstone { key: key.clone(), source: report.source_uid.clone() };
@@ -492,17 +492,17 @@ impl Core {
         // The report that names its present source may be lost, or wait for a status, and then never be due again.
         if let Some(source) = self.explain(&key, unexplained) {
             let former = Tombstone { key: key.clone(), source };
-            if former != there && !self.removals.contains_key(&former) {
+            if former != there && !self.model.removals.contains_key(&former) {
                 self.reports.vanished(former);
             }
         }
         let class = self.report_class(&key).clone();
         if !class.has_body()
-            && let Some(object) = self.objects.get_mut(&key)
+            && let Some(object) = self.model.objects.get_mut(&key)
         {
             object.drop_status();
         }
-        let Some(object) = self.objects.get(&key) else { return };
+        let Some(object) = self.model.objects.get(&key) else { return };
         let own = short(&serde_json::to_vec(&report).unwrap_or_default());
         self.add_observed(&mut report, &object, &class);
         let marked = |report: &ObjectReport| {
@@ -534,7 +534,7 @@ impl Core {
         if held && self.reports.rate.holds(now, &name, &own) {
             return;
         }
-        let Some(object) = self.objects.get_mut(&key) else { return };
+        let Some(object) = self.model.objects.get_mut(&key) else { return };
         match unread {
             Some(status @ Status::Awaited { .. }) => {
                 object.live.status = status;
@@ -561,15 +561,15 @@ impl Core {
     /// Notes what the hub is told of an unexplained object, if anything, and returns what it was told before. As long as the
     /// hub believes that the object exists, the kind is watched for its end, whatever else needs it.
     fn explain(&mut self, key: &ObjectKey, unexplained: Option<Uid>) -> Option<Uid> {
-        let object = self.objects.get_mut(key)?;
+        let object = self.model.objects.get_mut(key)?;
         let former = std::mem::replace(&mut object.unexplained, unexplained);
         match (&former, &object.unexplained) {
             (None, Some(_)) => {
-                self.kinds.refer(key, &Arc::default());
-                let version = self.kinds.version(&key.kind);
+                self.model.kinds.refer(key, &Arc::default());
+                let version = self.model.kinds.version(&key.kind);
                 self.there_was(&key.kind, &version);
             }
-            (Some(_), None) => self.kinds.unrefer(key),
+            (Some(_), None) => self.model.kinds.unrefer(key),
             (None, None) | (Some(_), Some(_)) => {}
         }
         former
@@ -578,12 +578,12 @@ impl Core {
     /// Whether an object that the hub is told of exists for this source.
     fn speaks_of(&self, Tombstone { key, source }: &Tombstone) -> bool {
         let assigned = self.assigns(key, source);
-        assigned || self.objects.get(key).is_some_and(|object| object.unexplained.as_ref() == Some(source))
+        assigned || self.model.objects.get(key).is_some_and(|object| object.unexplained.as_ref() == Some(source))
     }
 
     /// The results of our own operations on one object; none if there is nothing to report.
     fn object_report(&self, key: &ObjectKey, object: &Object) -> Option<ObjectReport> {
-        let (source_uid, progress, reason, message) = if let Some(entry) = self.desired.get(key) {
+        let (source_uid, progress, reason, message) = if let Some(entry) = self.model.desired.get(key) {
             let Outcome { progress, reason, message } = &object.outcome;
             (entry.source.uid.clone(), *progress, *reason, message.clone())
         } else {
@@ -623,7 +623,7 @@ impl Core {
         let source = self.left_over(key)?;
         let seen = object.seen().filter(|seen| !seen.deleting);
         let verdict = may_delete(&Evidence {
-            me: self.me()?,
+            me: self.model.me()?,
             key,
             ground: self.ground_of_left_over(key),
             entry: None,
@@ -633,12 +633,12 @@ impl Core {
             assigned: None,
             seen,
             unshown: false,
-            view: self.kinds.view(key),
+            view: self.model.kinds.view(key),
             inspection: None,
             fresh: false,
-            journal: self.journal_age,
+            journal: self.model.journal_age,
             leaves_too: false,
-            decommission: self.decommission,
+            decommission: self.model.decommission,
         });
         match verdict {
             Verdict::Hold(reason) => Some((source, Progress::DeletionHeld, Some(reason), String::new())),

@@ -29,22 +29,22 @@ impl Core {
     /// Removals under way that were to orphan an object because all was to be kept, if the set says otherwise. They end as
     /// they would have if they had been done by then.
     pub(in crate::core) fn left_by_keeping(&self, change: &Change) -> Vec<Tombstone> {
-        if !self.decommission.keeps() || change.decommission.keeps() {
+        if !self.model.decommission.keeps() || change.decommission.keeps() {
             return Vec::new();
         }
         let orphans = |(tombstone, removal): &(&Tombstone, &Removal)| {
             let under_way = removal.cause != Cause::Retired && removal.state != RemovalState::Done;
             under_way && removal.policy != ORPHAN && !change.tombstones.contains_key(*tombstone)
         };
-        self.removals.iter().filter(orphans).map(|(tombstone, _)| tombstone.clone()).collect()
+        self.model.removals.iter().filter(orphans).map(|(tombstone, _)| tombstone.clone()).collect()
     }
 
     /// A set was accepted that says so.
     pub(in crate::core) fn decommission(&mut self, now: Monotonic, how: Decommission) {
-        if self.decommission != how {
-            self.decommission = how;
+        if self.model.decommission != how {
+            self.model.decommission = how;
             if how == Decommission::No {
-                let retired = self.removals.iter().filter(|(_, removal)| removal.cause == Cause::Retired);
+                let retired = self.model.removals.iter().filter(|(_, removal)| removal.cause == Cause::Retired);
                 for removal in retired.map(|(removal, _)| removal.clone()).collect::<Vec<_>>() {
                     // An operation in flight at this moment ends as the cluster answers.
                     if !self.is_removing(&removal) {
@@ -52,11 +52,11 @@ impl Core {
                     }
                 }
             } else {
-                let spared = self.removals.values_mut().filter(|removal| removal.is_spared());
+                let spared = self.model.removals.values_mut().filter(|removal| removal.is_spared());
                 spared.for_each(|removal| removal.cause = Cause::Retired);
             }
             // Held removals may go now, or their objects are orphaned.
-            for key in self.objects.keys().cloned().collect::<Vec<_>>() {
+            for key in self.model.objects.keys().cloned().collect::<Vec<_>>() {
                 self.enqueue(&key);
             }
         }
@@ -64,21 +64,21 @@ impl Core {
 
     /// Whether a step of this removal is under way.
     fn is_removing(&self, removal: &Tombstone) -> bool {
-        let in_flight = self.objects.get(&removal.key).and_then(|object| object.work.in_flight());
+        let in_flight = self.model.objects.get(&removal.key).and_then(|object| object.work.in_flight());
         in_flight.and_then(|in_flight| self.work.removal_of(in_flight)) == Some(removal)
     }
 
     /// The cluster stays in service: this removal ends, and leaves nothing behind. Where part of it may have been done, before
     /// a restart or without an answer, it ends when that is known.
     pub(in crate::core) fn spare(&mut self, now: Monotonic, removal: &Tombstone) {
-        let object = self.objects.get(&removal.key);
+        let object = self.model.objects.get(&removal.key);
         let recorded = object
             .as_ref()
             .is_some_and(|object| object.record.as_ref().is_some_and(|record| record.source == removal.source));
         let seen = object.as_ref().and_then(|object| object.seen());
         let perhaps_gone = seen.is_none_or(|seen| seen.deleting);
         drop(object);
-        match self.removals.get_mut(removal) {
+        match self.model.removals.get_mut(removal) {
             Some(state) if recorded && (perhaps_gone || state.failures > 0) => {
                 state.cause = Cause::Spared;
                 self.enqueue_removals(&removal.key);
@@ -88,12 +88,12 @@ impl Core {
     }
 
     pub(in crate::core) fn is_spared(&self, removal: &Tombstone) -> bool {
-        self.removals.get(removal).is_some_and(Removal::is_spared)
+        self.model.removals.get(removal).is_some_and(Removal::is_spared)
     }
 
     /// This was found under the key of an object that is to be spared.
     pub(in crate::core) fn stays(&mut self, now: Monotonic, removal: &Tombstone, seen: &Seen) {
-        let record = self.objects.get(&removal.key).and_then(|object| object.record.clone());
+        let record = self.model.objects.get(&removal.key).and_then(|object| object.record.clone());
         let is_done = |record: &AppliedRecord| {
             record.source == removal.source && seen.mark.is_none() && (record.orphaning || record.uid != seen.uid)
         };
@@ -112,7 +112,7 @@ impl Core {
     }
 
     fn let_stand(&mut self, now: Monotonic, removal: &Tombstone) {
-        let object = self.objects.get(&removal.key);
+        let object = self.model.objects.get(&removal.key);
         let record = object.as_ref().and_then(|object| object.record.clone());
         let marked = object.as_ref().is_some_and(|object| object.seen().is_some_and(|seen| seen.mark.is_some()));
         drop(object);
@@ -134,7 +134,7 @@ impl Core {
     ) -> bool {
         let failed = if let Err(NotDone::Failed(Failure { reason, .. })) = result { Some(*reason) } else { None };
         let unanswered = matches!(failed, Some(Reason::Unavailable | Reason::Throttled));
-        match self.removals.get(removal).map(|state| state.cause) {
+        match self.model.removals.get(removal).map(|state| state.cause) {
             Some(Cause::Retired) => {}
             // It cannot be read: what the journal says counts.
             Some(Cause::Spared) if failed.is_some() && !unanswered => {
@@ -149,9 +149,9 @@ impl Core {
                 true
             }
             Ok(Step::Inspected { .. }) | Err(NotDone::Stale | NotDone::Failed(_)) => {
-                let goes_on = self.decommission != Decommission::No;
+                let goes_on = self.model.decommission != Decommission::No;
                 if !goes_on {
-                    if let Some(state) = self.removals.get_mut(removal).filter(|_| unanswered) {
+                    if let Some(state) = self.model.removals.get_mut(removal).filter(|_| unanswered) {
                         state.failures = state.failures.max(1);
                     }
                     self.spare(now, removal);
@@ -163,8 +163,8 @@ impl Core {
 
     /// Begins the removal of every object of ours that nothing says was unassigned.
     pub(in crate::core) fn retire_all(&mut self) {
-        if self.decommission != Decommission::No {
-            for key in self.objects.keys().cloned().collect::<Vec<_>>() {
+        if self.model.decommission != Decommission::No {
+            for key in self.model.objects.keys().cloned().collect::<Vec<_>>() {
                 self.take_up(&key);
             }
         }
@@ -172,8 +172,8 @@ impl Core {
 
     /// Its progress; none for a cluster in service.
     pub(in crate::core) fn decommissioned(&self) -> Option<DecommissionReport> {
-        let how = self.decommission;
-        (how != Decommission::No).then_some(DecommissionReport { how, left: self.removals.len() as u64 })
+        let how = self.model.decommission;
+        (how != Decommission::No).then_some(DecommissionReport { how, left: self.model.removals.len() as u64 })
     }
 
     /// Tells the edges when it begins, and when it ends.

@@ -32,30 +32,30 @@ use crate::core::work::queue::Next;
 impl Core {
     /// Becomes this target, on disk with all that follows from it, and asks for a session as that target.
     pub(in crate::core) fn become_target(&mut self, now: Monotonic, enrolled: Enrolled, out: &mut Effects) {
-        if self.target == Some(enrolled.target) {
+        if self.model.target == Some(enrolled.target) {
             // With a new key.
             return self.open_session(out);
         }
-        if let Some(former) = self.target {
-            self.formers = self.formers.with(former).without(enrolled.target);
+        if let Some(former) = self.model.target {
+            self.model.formers = self.model.formers.with(former).without(enrolled.target);
             self.sets.leave();
-            for tombstone in self.removals.keys().cloned().collect::<Vec<_>>() {
+            for tombstone in self.model.removals.keys().cloned().collect::<Vec<_>>() {
                 self.void_removal(&tombstone);
             }
             self.approvals = Approvals::default();
-            if self.decommission != Decommission::No {
-                self.decommission = Decommission::No;
+            if self.model.decommission != Decommission::No {
+                self.model.decommission = Decommission::No;
                 self.disk.write(Write::Decommission(Decommission::No));
             }
             // Nothing was reported as the new target yet.
             self.resend(now, out);
             self.session.distrust();
             // Every mark is checked then, and names the new target.
-            for key in self.objects.keys().cloned().collect::<Vec<_>>() {
+            for key in self.model.objects.keys().cloned().collect::<Vec<_>>() {
                 self.enqueue(&key);
             }
         }
-        self.target = Some(enrolled.target);
+        self.model.target = Some(enrolled.target);
         self.session.switching();
         self.disk.write(Write::Enrolled(enrolled));
         self.disk.then(Then::Enrolled);
@@ -69,15 +69,15 @@ impl Core {
 
     /// What this place shows, if that has a mark of a former target that no application would write anew.
     fn formers_mark(&self, key: &ObjectKey) -> Option<(Seen, Arc<Mark>)> {
-        let me = self.me().filter(|me| me.formers.iter().next().is_some())?;
-        if self.desired.get(key).is_some_and(|entry| entry.state == EntryState::Apply && !entry.implied) {
+        let me = self.model.me().filter(|me| me.formers.iter().next().is_some())?;
+        if self.model.desired.get(key).is_some_and(|entry| entry.state == EntryState::Apply && !entry.implied) {
             return None;
         }
-        match self.kinds.view(key) {
+        match self.model.kinds.view(key) {
             View::Current | View::Lost => {}
             View::Unlisted | View::Unknown | View::Missing | View::NamespaceExcluded => return None,
         }
-        let object = self.objects.get(key)?;
+        let object = self.model.objects.get(key)?;
         let seen = object.seen().filter(|seen| !seen.deleting)?;
         let mark = seen.mark.as_ref()?;
         let formers = me.formers.contains(mark.target) && mark.ownership(me, key) == Ownership::Ours;
@@ -108,12 +108,12 @@ impl Core {
         if self.waits_to_correct(now, key) {
             return;
         }
-        let (Some(target), Some(object)) = (self.target, self.objects.get(key)) else { return };
-        let entry = self.desired.get(key);
+        let (Some(target), Some(object)) = (self.model.target, self.model.objects.get(key)) else { return };
+        let entry = self.model.desired.get(key);
         let (version, impersonate) = match (&object.record, entry) {
             (Some(record), _) => (Arc::clone(&record.version), record.impersonate.clone()),
             (None, Some(entry)) => (Arc::clone(&entry.version), entry.impersonate.clone()),
-            (None, None) => (self.kinds.version(&key.kind), None),
+            (None, None) => (self.model.kinds.version(&key.kind), None),
         };
         drop(object);
         let marked = Marked {
@@ -141,7 +141,7 @@ impl Core {
             Err(NotDone::Stale) => return FollowUp::BackOff(None),
             Err(NotDone::Failed(failure)) => return FollowUp::BackOff(failure.retry_after),
         };
-        let record = self.objects.get(key).and_then(|object| object.record.clone());
+        let record = self.model.objects.get(key).and_then(|object| object.record.clone());
         let as_recorded = |record: &AppliedRecord| {
             // Whatever else reports a change reports this one too; then the object is evaluated.
             (&record.uid, record.managed) == (&seen.uid, seen.managed)
@@ -153,7 +153,7 @@ impl Core {
             self.set_record(key, AppliedRecord { managed, resource_version, posted: true, ..record });
         }
         self.see_live(key, *observed);
-        if let Some(object) = self.objects.get_mut(key) {
+        if let Some(object) = self.model.objects.get_mut(key) {
             object.work.succeed();
         }
         self.dirty(key, now);

@@ -16,7 +16,7 @@ use crate::core::Core;
 use crate::core::decide::remove::Verdict;
 use crate::core::interface::write::Write;
 use crate::core::model::change::Change;
-use crate::core::model::removal::RemovalState;
+use crate::core::model::removal::{Removal, RemovalState};
 
 const BROKEN: &str = "the hub lost history that its clusters have seen; this agent removes nothing until its newer store is \
      restored, or the loss is accepted with tideline-hub history accept";
@@ -61,7 +61,7 @@ impl Core {
     }
 
     fn requeue_removals(&mut self, now: Monotonic) {
-        for key in self.removals.keys().map(|removal| removal.key.clone()).collect::<Vec<_>>() {
+        for key in self.model.removals.keys().map(|removal| removal.key.clone()).collect::<Vec<_>>() {
             self.enqueue(&key);
             self.dirty(&key, now);
         }
@@ -93,11 +93,11 @@ impl Core {
     /// history that is lost. Those that have begun are finished.
     pub(in crate::core) fn lapsed_by(&self, change: &Change) -> Vec<Tombstone> {
         let raised = self.floor().is_some_and(|floor| floor.version.epoch < change.accepted.set.version.epoch);
-        let lapses = |(removal, state): &(&Tombstone, &crate::core::Removal)| {
+        let lapses = |(removal, state): &(&Tombstone, &Removal)| {
             let open = !matches!(state.state, RemovalState::Done | RemovalState::Finalizing);
             raised && open && !change.tombstones.contains_key(*removal)
         };
-        self.removals.iter().filter(lapses).map(|(removal, _)| removal.clone()).collect()
+        self.model.removals.iter().filter(lapses).map(|(removal, _)| removal.clone()).collect()
     }
 }
 

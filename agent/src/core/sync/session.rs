@@ -51,13 +51,13 @@ use state::{Link, Next, RETRY_REFUSED, SessionReadReason, SetFailure};
 impl Core {
     pub(in crate::core) fn session_start(&mut self, out: &mut Effects) {
         let whole = |core: &Self, entry: &tideline_common::Entry| {
-            core.policies.contains_key(&entry.policy)
-                && (entry.state != EntryState::Apply || core.inputs.is_stored(&entry.input))
+            core.model.policies.contains_key(&entry.policy)
+                && (entry.state != EntryState::Apply || core.model.inputs.is_stored(&entry.input))
         };
-        if !self.desired.iter().all(|(_, entry)| whole(self, entry)) {
+        if !self.model.desired.iter().all(|(_, entry)| whole(self, entry)) {
             self.session.distrust();
         }
-        match self.target {
+        match self.model.target {
             Some(_) => self.open_session(out),
             None => self.enrol(out),
         }
@@ -80,7 +80,7 @@ impl Core {
         let request = SessionRequest {
             facts: self.cluster_identity.facts().clone(),
             accepted: self.sets.shown(),
-            formers: self.formers.iter().collect(),
+            formers: self.model.formers.iter().collect(),
             asked_as: None,
             instance: self.config.instance.clone(),
             persisted: self.session.persisted,
@@ -94,7 +94,7 @@ impl Core {
     /// Asks for what is new, and lets the hub take its time.
     pub(in crate::core) fn poll(&mut self, now: Monotonic, out: &mut Effects) {
         let gather = match self.sets.current() {
-            Some(accepted) if !self.session.repair.is_needed() => Gather::changes(accepted, &self.desired),
+            Some(accepted) if !self.session.repair.is_needed() => Gather::changes(accepted, &self.model.desired),
             Some(_) | None => self.session.repair.everything(),
         };
         self.ask(now, Box::new(gather), out);
@@ -116,7 +116,7 @@ impl Core {
         self.session.repair.asks(&gather);
         self.session.link =
             if may_wait { Link::Polling { id, sent: now, gather } } else { Link::Gathering { id, gather } };
-        let (approved, decommission) = (self.approvals.held(), self.decommission);
+        let (approved, decommission) = (self.approvals.held(), self.model.decommission);
         let (shown, history) = (self.shown(), self.history);
         let request =
             DesiredRequest { session, since, digest, after, wait_seconds, approved, decommission, shown, history };
@@ -248,7 +248,7 @@ impl Core {
             | Link::Gathering { .. }
             | Link::Backoff(_) => {}
         }
-        let next = if self.target.is_none() || self.may_enrol_anew(at) { Next::Enrol } else { Next::Open };
+        let next = if self.model.target.is_none() || self.may_enrol_anew(at) { Next::Enrol } else { Next::Open };
         self.session.back_off(at, next, out);
     }
 
@@ -272,14 +272,14 @@ impl Core {
         let held = Held {
             accepted: self.sets.current(),
             floor: self.floor(),
-            decommission: self.decommission,
-            desired: &self.desired,
-            policies: &self.policies,
+            decommission: self.model.decommission,
+            desired: &self.model.desired,
+            policies: &self.model.policies,
         };
         let step = match answer {
             DesiredAnswer::NothingNew => gather.nothing_new(&held),
             DesiredAnswer::Page(mut page) => {
-                page.entries.iter_mut().for_each(|entry| self.shared.entry(entry));
+                page.entries.iter_mut().for_each(|entry| self.model.shared.entry(entry));
                 gather.page(page, &held)
             }
             DesiredAnswer::SnapshotRequired { epoch: _ } if gather.may_wait() => {
@@ -364,9 +364,9 @@ impl Core {
 
     fn gathered_all(&mut self, change: Box<Change>, out: &mut Effects) {
         let needs = |entry: &&std::sync::Arc<tideline_common::Entry>| {
-            entry.state == EntryState::Apply && !self.inputs.is_stored(&entry.input)
+            entry.state == EntryState::Apply && !self.model.inputs.is_stored(&entry.input)
         };
-        let unchanged = self.desired.iter().map(|(_, entry)| entry).filter(|_| self.session.repair.is_needed());
+        let unchanged = self.model.desired.iter().map(|(_, entry)| entry).filter(|_| self.session.repair.is_needed());
         let wanted: BTreeMap<_, _> = change
             .put
             .iter()
@@ -412,7 +412,7 @@ impl Core {
             Ok(Answer::Bodies(answer)) => {
                 let fetched = fetch.answered(id, answer);
                 for (input, text) in fetched.bodies {
-                    self.inputs.hold(input);
+                    self.model.inputs.hold(input);
                     self.disk.write(Write::Body { input, text });
                 }
                 if fetched.outdated {

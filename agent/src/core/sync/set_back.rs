@@ -32,18 +32,20 @@ fn is_later(me: Me, key: &ObjectKey, mark: &Mark, (entry, policy): (&Entry, Opti
 
 impl Core {
     pub(in crate::core) fn is_set_back(&self) -> bool {
-        self.journal_age == JournalAge::SetBack
+        self.model.journal_age == JournalAge::SetBack
     }
 
     /// Whether an object under this mark shows that the journal was set back.
     pub(in crate::core) fn shows_set_back(&self, key: &ObjectKey, mark: Option<&Mark>) -> bool {
-        if self.journal_age != JournalAge::Unknown {
+        if self.model.journal_age != JournalAge::Unknown {
             return false;
         }
-        let (Some(me), Some(mark), Some(entry)) = (self.me(), mark, self.desired.get(key)) else { return false };
-        let policy = self.policies.get(&entry.policy).map(|policy| &**policy);
+        let (Some(me), Some(mark), Some(entry)) = (self.model.me(), mark, self.model.desired.get(key)) else {
+            return false;
+        };
+        let policy = self.model.policies.get(&entry.policy).map(|policy| &**policy);
         // An accepted loss of history may have set the source back, for an object that cannot be applied since.
-        let known = self.objects.get(key).is_some_and(|object| {
+        let known = self.model.objects.get(key).is_some_and(|object| {
             let record = object.record.as_ref().filter(|record| record.source == mark.source.uid);
             record.is_some_and(|record| record.source_generation >= mark.generation)
         });
@@ -53,25 +55,25 @@ impl Core {
     /// An object was read by itself.
     pub(in crate::core) fn read_by_itself(&mut self, key: &ObjectKey, mark: Option<&Mark>) {
         if self.shows_set_back(key, mark) {
-            self.journal_age = JournalAge::SetBack;
+            self.model.journal_age = JournalAge::SetBack;
         }
     }
 
     /// Whether nothing is begun yet, because the cluster may still show that the journal was set back.
     pub(in crate::core) fn lists_first(&self, now: Monotonic) -> bool {
-        let known = self.journal_age != JournalAge::Unknown || self.kinds.are_heard_of();
-        !known && self.heard_at.is_none_or(|heard| now < heard + LIST_FIRST_MAX)
+        let known = self.model.journal_age != JournalAge::Unknown || self.model.kinds.are_heard_of();
+        !known && self.model.heard_at.is_none_or(|heard| now < heard + LIST_FIRST_MAX)
     }
 
     /// When that ends at the latest. Before the API server has answered there is nothing to begin with.
     pub(in crate::core) fn list_first_until(&self, now: Monotonic) -> Option<Monotonic> {
-        self.heard_at.filter(|_| self.lists_first(now)).map(|heard| heard + LIST_FIRST_MAX)
+        self.model.heard_at.filter(|_| self.lists_first(now)).map(|heard| heard + LIST_FIRST_MAX)
     }
 
     /// The hub has said what the target is to hold: removals in the journal are part of that, or void.
     pub(in crate::core) fn journal_is_current(&mut self) {
-        if std::mem::replace(&mut self.journal_age, JournalAge::Current) != JournalAge::Current {
-            let waiting: Vec<_> = self.removals.keys().map(|tombstone| tombstone.key.clone()).collect();
+        if std::mem::replace(&mut self.model.journal_age, JournalAge::Current) != JournalAge::Current {
+            let waiting: Vec<_> = self.model.removals.keys().map(|tombstone| tombstone.key.clone()).collect();
             for key in waiting {
                 self.enqueue_removals(&key);
             }

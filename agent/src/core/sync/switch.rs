@@ -35,12 +35,12 @@ impl Core {
             // The hub's answer about an earlier removal is not about this one.
             self.reports.forget_removed(tombstone);
             self.reports.forget_overtaken(tombstone);
-            let known = self.removals.get(tombstone).filter(|removal| removal.state != RemovalState::Done);
+            let known = self.model.removals.get(tombstone).filter(|removal| removal.state != RemovalState::Done);
             if known.is_none_or(|removal| removal.cause != Cause::Unassigned || removal.policy != *policy) {
                 self.disk.write(Write::Removing { tombstone: tombstone.clone(), policy: *policy });
             }
         }
-        if *decommission != self.decommission {
+        if *decommission != self.model.decommission {
             self.disk.write(Write::Decommission(*decommission));
         }
         for tombstone in self.left_by_keeping(&change) {
@@ -51,7 +51,7 @@ impl Core {
         }
         for fact in terminal {
             self.note_told(fact);
-            self.told_ahead.insert(fact.key.clone());
+            self.model.told_ahead.insert(fact.key.clone());
         }
         self.disk.then(Then::Switched(change));
     }
@@ -66,12 +66,12 @@ impl Core {
         for (told, policy) in &change.tombstones {
             if let RemovalPolicy::Tombstone(policy) = *policy {
                 // The present entry was to adopt an object that was due for orphaning, and has not yet.
-                let policy = match self.desired.get(&told.key).filter(|_| self.is_overtaken(&told.key)) {
+                let policy = match self.model.desired.get(&told.key).filter(|_| self.is_overtaken(&told.key)) {
                     Some(entry) => policy.overtaken(self.takeover_of(entry)),
                     None => policy,
                 };
                 let policy = self.as_it_was_found(&told.key, policy);
-                let kept = || self.desired.get(&told.key).map(|entry| &entry.source.uid);
+                let kept = || self.model.desired.get(&told.key).map(|entry| &entry.source.uid);
                 let assigned = changes.get(&told.key).copied().unwrap_or_else(kept);
                 let open = self.open_removals_of(&told.key).map(|(tombstone, _)| tombstone);
                 resolved.extend(open.chain([told]).map(|tombstone| {
@@ -96,9 +96,10 @@ impl Core {
         for (tombstone, policy) in &change.tombstones {
             // It was due for orphaning, and then was assigned and unassigned again.
             if let RemovalPolicy::Absence(last) = policy
-                && self.removals.get(tombstone).is_some_and(|removal| removal.policy.orphans())
+                && self.model.removals.get(tombstone).is_some_and(|removal| removal.policy.orphans())
             {
-                let by = self.desired.get(&tombstone.key).map_or(Takeover::Never, |entry| self.takeover_of(entry));
+                let by =
+                    self.model.desired.get(&tombstone.key).map_or(Takeover::Never, |entry| self.takeover_of(entry));
                 let last = last.unwrap_or(PrunePolicy::LEAST).overtaken(by);
                 resolved.push((tombstone.clone(), RemovalPolicy::Absence(Some(last))));
             }
@@ -109,7 +110,7 @@ impl Core {
     /// The policy for removing an object. One that would be orphaned because it was adopted, or is managed by others, is
     /// orphaned whatever is assigned to its key next, as if it had been created.
     fn as_it_was_found(&self, key: &ObjectKey, policy: PrunePolicy) -> PrunePolicy {
-        let object = self.objects.get(key);
+        let object = self.model.objects.get(key);
         let record = object.as_ref().and_then(|object| object.record.as_ref());
         let seen = object.as_ref().and_then(|object| object.seen());
         let origin = record.map(|record| record.origin).or(seen.and_then(|seen| Some(seen.mark.as_ref()?.origin)));
@@ -124,12 +125,12 @@ impl Core {
 
     /// By what right an entry takes over foreign objects.
     fn takeover_of(&self, entry: &Entry) -> Takeover {
-        let policy = self.policies.get(&entry.policy).map(|policy| policy.takeover);
+        let policy = self.model.policies.get(&entry.policy).map(|policy| policy.takeover);
         if entry.implied { Takeover::Always } else { policy.unwrap_or(Takeover::Never) }
     }
 
     pub(in crate::core) fn open_removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
-        let any = (!self.removals.is_empty()).then(|| self.removals_of(key));
+        let any = (!self.model.removals.is_empty()).then(|| self.removals_of(key));
         any.into_iter().flatten().filter(|(_, removal)| removal.state != RemovalState::Done)
     }
 
@@ -154,14 +155,14 @@ impl Core {
 
     /// Whether the set assigns this source to a key.
     pub(in crate::core) fn assigns(&self, key: &ObjectKey, source: &Uid) -> bool {
-        self.desired.get(key).is_some_and(|entry| entry.source.uid == *source)
+        self.model.desired.get(key).is_some_and(|entry| entry.source.uid == *source)
     }
 
     /// A tree that grew in the order of its keys is half empty: it is rebuilt.
     pub(in crate::core) fn pack(&mut self) {
-        self.desired.pack();
-        self.objects.pack();
-        self.inputs.pack();
+        self.model.desired.pack();
+        self.model.objects.pack();
+        self.model.inputs.pack();
     }
 
     /// The set is on disk: from now on it is the one in force.
@@ -171,32 +172,32 @@ impl Core {
             self.dirty(&removal.key, now);
         }
         for removal in self.left_by_keeping(&change) {
-            if let Some(removal) = self.removals.get_mut(&removal) {
+            if let Some(removal) = self.model.removals.get_mut(&removal) {
                 removal.policy = ORPHAN;
             }
         }
         let Change { accepted, put, remove, policies, tombstones, left_at, terminal, decommission } = change;
         let epoch = accepted.set.version.epoch;
-        self.policies.extend(policies);
+        self.model.policies.extend(policies);
         self.sets.accept(accepted);
         let many = put.len() >= PACK_MIN;
-        if std::mem::take(&mut self.lacks_bodies) {
+        if std::mem::take(&mut self.model.lacks_bodies) {
             // The bodies came with this set, and no other event says so.
             let lacks = |key: &&ObjectKey| {
-                let object = self.objects.get(key);
+                let object = self.model.objects.get(key);
                 object.is_some_and(|object| object.outcome.reason == Some(Reason::BodyMissing))
             };
-            for key in self.objects.not_at_rest().filter(lacks).cloned().collect::<Vec<_>>() {
+            for key in self.model.objects.not_at_rest().filter(lacks).cloned().collect::<Vec<_>>() {
                 self.enqueue(&key);
             }
         }
         let mut waves = Vec::with_capacity(tombstones.len());
         for Tombstone { key, .. } in tombstones.keys() {
-            waves.push(self.desired.get(key).cloned());
+            waves.push(self.model.desired.get(key).cloned());
         }
         for (tombstone, policy) in &tombstones {
             // New entries are judged by the policies of now.
-            if let Some(removal) = self.removals.get_mut(tombstone).filter(|it| it.state != RemovalState::Done) {
+            if let Some(removal) = self.model.removals.get_mut(tombstone).filter(|it| it.state != RemovalState::Done) {
                 removal.policy = *policy;
             }
         }
@@ -208,7 +209,7 @@ impl Core {
         for entry in put {
             let again = Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() };
             unnamed.extend(self.put_entry(entry));
-            if self.removals.get(&again).is_some_and(|removal| removal.state == RemovalState::Done) {
+            if self.model.removals.get(&again).is_some_and(|removal| removal.state == RemovalState::Done) {
                 // It was removed while this was fetched.
                 self.reports.overtaken(again.clone(), now);
             }
@@ -221,7 +222,7 @@ impl Core {
             let left = left_at.get(&key).map(|revision| Version { epoch, revision: *revision });
             self.asked_again(now, &tombstone, left);
             self.put_removal(tombstone.clone(), policy, former.as_deref(), Cause::Unassigned);
-            if let Some(removal) = self.removals.get_mut(&tombstone) {
+            if let Some(removal) = self.model.removals.get_mut(&tombstone) {
                 removal.left = left;
             }
             self.enqueue(&key);
@@ -233,7 +234,7 @@ impl Core {
         }
         // A released fact is not recorded anew.
         for TerminalFact { key, .. } in terminal {
-            self.told_ahead.remove(&key);
+            self.model.told_ahead.remove(&key);
             self.enqueue(&key);
             self.dirty(&key, now);
             self.forget_if_empty(&key);
@@ -243,7 +244,7 @@ impl Core {
         if self.session.take_strays() {
             self.drop_bodies();
         } else {
-            let unnamed = self.inputs.take_unnamed(unnamed);
+            let unnamed = self.model.inputs.take_unnamed(unnamed);
             self.drop_inputs(unnamed);
         }
         if many {
@@ -257,7 +258,7 @@ impl Core {
         let key = entry.key.clone();
         let unnamed = self.drop_entry_before(&key);
         let again = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
-        match self.removals.get(&again).map(|removal| removal.policy) {
+        match self.model.removals.get(&again).map(|removal| removal.policy) {
             // Nothing says that it was ever unassigned.
             Some(RemovalPolicy::Absence(_)) => self.void_removal(&again),
             Some(RemovalPolicy::Tombstone(_)) => self.comes_back(&again),
@@ -265,14 +266,14 @@ impl Core {
         }
         self.approvals.strike_at(&key);
         self.recall_run(&key, &again.source);
-        self.kinds.refer(&key, &entry.version);
-        self.kinds.speak(&key.kind, &entry.version);
-        self.inputs.name(entry.input);
+        self.model.kinds.refer(&key, &entry.version);
+        self.model.kinds.speak(&key.kind, &entry.version);
+        self.model.inputs.name(entry.input);
         self.work.untried(entry.wave);
-        let object = self.objects.assign(&entry);
+        let object = self.model.objects.assign(&entry);
         object.work.assign();
         self.join_gates(&entry);
-        self.desired.insert(entry);
+        self.model.desired.insert(entry);
         self.tell_gates(&key);
         self.tell_associates(&key);
         unnamed
@@ -280,10 +281,10 @@ impl Core {
 
     fn drop_entry(&mut self, key: &ObjectKey) -> Option<Digest> {
         let unnamed = self.drop_entry_before(key);
-        self.desired.remove(key);
+        self.model.desired.remove(key);
         self.tell_associates(key);
         self.dequeue(key);
-        if let Some(object) = self.objects.get_mut(key) {
+        if let Some(object) = self.model.objects.get_mut(key) {
             object.outcome = crate::core::model::object::Outcome::default();
         }
         self.forget_if_empty(key);
@@ -292,14 +293,14 @@ impl Core {
 
     /// Undoes what an entry meant for other parts of the state.
     fn drop_entry_before(&mut self, key: &ObjectKey) -> Option<Digest> {
-        let former = Arc::clone(self.desired.get(key)?);
+        let former = Arc::clone(self.model.desired.get(key)?);
         self.leave_gates(&former);
-        self.kinds.unrefer(key);
-        if self.objects.get(key).is_some_and(|object| !object.work.is_tried()) {
+        self.model.kinds.unrefer(key);
+        if self.model.objects.get(key).is_some_and(|object| !object.work.is_tried()) {
             self.work.tried(former.wave);
         }
         let input = former.input;
-        self.inputs.unname(&input).then_some(input)
+        self.model.inputs.unname(&input).then_some(input)
     }
 
     pub(in crate::core) fn put_removal(
@@ -310,13 +311,13 @@ impl Core {
         cause: Cause,
     ) {
         let key = &tombstone.key;
-        let assigned = self.desired.get(key);
+        let assigned = self.model.desired.get(key);
         if self.is_assigned_again(&tombstone) && matches!(policy, RemovalPolicy::Absence(_)) {
             self.disk.write(Write::Removed(tombstone));
             return;
         }
         let counts = assigned.is_none();
-        if let Some(removal) = self.removals.get_mut(&tombstone) {
+        if let Some(removal) = self.model.removals.get_mut(&tombstone) {
             if cause == Cause::Unassigned {
                 removal.cause = cause;
                 removal.policy = policy;
@@ -329,8 +330,8 @@ impl Core {
             return;
         }
         let version = former.map(|entry| Arc::clone(&entry.version));
-        self.kinds.refer(key, version.as_ref().unwrap_or(&Arc::default()));
-        let record = self.objects.at(key).record.as_ref();
+        self.model.kinds.refer(key, version.as_ref().unwrap_or(&Arc::default()));
+        let record = self.model.objects.at(key).record.as_ref();
         let recorded = record.filter(|record| record.source == tombstone.source).and_then(|record| record.wave);
         let removal = Removal {
             cause,
@@ -341,7 +342,7 @@ impl Core {
             ..Removal::default()
         };
         self.work.enqueue_removal(removal.wave, tombstone.clone());
-        self.removals.insert(tombstone.clone(), removal);
+        self.model.removals.insert(tombstone.clone(), removal);
         if counts && !self.is_approved_in_advance(&tombstone) {
             self.fuse.ask(tombstone);
         }
@@ -350,7 +351,7 @@ impl Core {
     /// A removal is asked for that was done, and the hub has not acknowledged it. If its source was assigned in between, which
     /// a tombstone of another set says, it is another removal; else the hub may not know that it was done.
     fn asked_again(&mut self, now: Monotonic, tombstone: &Tombstone, left: Option<Version>) {
-        let done = self.removals.get(tombstone).filter(|removal| removal.state == RemovalState::Done);
+        let done = self.model.removals.get(tombstone).filter(|removal| removal.state == RemovalState::Done);
         let Some(known) = done.map(|removal| removal.left) else { return };
         if left.is_none() || known != left {
             self.forget_removal(tombstone);
@@ -369,12 +370,12 @@ impl Core {
 
     /// The hub knows that the removal is done, or it is void.
     pub(in crate::core) fn forget_removal(&mut self, tombstone: &Tombstone) {
-        if let Some(removal) = self.removals.remove(tombstone) {
+        if let Some(removal) = self.model.removals.remove(tombstone) {
             self.work.forget_removal(&removal, tombstone);
             if removal.state == RemovalState::Finalizing {
                 self.work.finalized(removal.wave);
             }
-            self.kinds.unrefer(&tombstone.key);
+            self.model.kinds.unrefer(&tombstone.key);
         }
         self.fuse.withdraw(tombstone);
         self.reports.forget_removed(tombstone);
@@ -384,7 +385,7 @@ impl Core {
 
     /// No object of the source has its key any more.
     pub(in crate::core) fn removal_done(&mut self, now: Monotonic, tombstone: &Tombstone) {
-        let Some(removal) = self.removals.get_mut(tombstone) else { return };
+        let Some(removal) = self.model.removals.get_mut(tombstone) else { return };
         if std::mem::replace(&mut removal.state, RemovalState::Done) == RemovalState::Finalizing {
             self.work.finalized(removal.wave);
         }
@@ -393,18 +394,18 @@ impl Core {
         // It was used: an object that reappears there needs another one.
         self.approvals.strike(tombstone);
         let key = &tombstone.key;
-        let assigned = self.desired.get(key).is_some();
+        let assigned = self.model.desired.get(key).is_some();
         // An orphaned object is not the one that the journal knows, whatever is assigned to its key.
         let forgotten = |record: &AppliedRecord| record.source == tombstone.source && (!assigned || record.orphaning);
-        if self.objects.at(key).record.as_ref().is_some_and(forgotten) {
+        if self.model.objects.at(key).record.as_ref().is_some_and(forgotten) {
             self.clear_record(key);
         }
-        if !assigned && let Some(object) = self.objects.get_mut(key) {
+        if !assigned && let Some(object) = self.model.objects.get_mut(key) {
             object.presence.clear_unshown();
         }
         if self.is_assigned_again(tombstone) {
             // Earlier reports were of the time before, and the hub may not have believed them.
-            if let Some(object) = self.objects.get_mut(key) {
+            if let Some(object) = self.model.objects.get_mut(key) {
                 object.told = None;
             }
             self.reports.say_anew(key);
@@ -412,11 +413,11 @@ impl Core {
             self.tell_gates(key);
             return self.reports.overtaken(tombstone.clone(), now);
         }
-        if let Some(object) = self.objects.get_mut(key)
+        if let Some(object) = self.model.objects.get_mut(key)
             && object.happened(&tombstone.source).is_some()
         {
             self.remember_run(key);
-            if let Some(object) = self.objects.get_mut(key) {
+            if let Some(object) = self.model.objects.get_mut(key) {
                 object.terminal = None;
             }
             self.disk.write(Write::Sent { key: key.clone() });
@@ -429,13 +430,13 @@ impl Core {
         if self.restored.is(key, &record.uid) {
             self.came_back_no_more(key);
         }
-        let object = self.objects.at(key);
+        let object = self.model.objects.at(key);
         if object.record.as_ref().is_some_and(|former| former.source != record.source) {
             object.live.observed_generation = None;
         }
         if object.record.is_none() {
-            self.recorded += 1;
-            self.kinds.refer(key, &record.version);
+            self.model.recorded += 1;
+            self.model.kinds.refer(key, &record.version);
         }
         if object.record.as_ref() != Some(&record) {
             object.unrecorded += 1;
@@ -447,11 +448,11 @@ impl Core {
     }
 
     pub(in crate::core) fn clear_record(&mut self, key: &ObjectKey) {
-        if let Some(object) = self.objects.get_mut(key)
+        if let Some(object) = self.model.objects.get_mut(key)
             && object.record.take().is_some()
         {
-            self.recorded -= 1;
-            self.kinds.unrefer(key);
+            self.model.recorded -= 1;
+            self.model.kinds.unrefer(key);
             self.disk.write(Write::Forgotten { key: key.clone() });
         }
     }
@@ -459,10 +460,10 @@ impl Core {
     /// Nothing was found under a key, or the object there was orphaned. Of whatever source it was, the journal need not know
     /// it any more, unless that source has a removal of its own.
     pub(in crate::core) fn clear_record_of_what_went(&mut self, key: &ObjectKey) {
-        if self.desired.get(key).is_some() {
+        if self.model.desired.get(key).is_some() {
             return;
         }
-        let source = self.objects.get(key).and_then(|object| Some(object.record.as_ref()?.source.clone()));
+        let source = self.model.objects.get(key).and_then(|object| Some(object.record.as_ref()?.source.clone()));
         if let Some(source) = source
             && !self.open_removals_of(key).any(|(tombstone, _)| tombstone.source == source)
         {
@@ -471,7 +472,7 @@ impl Core {
     }
 
     pub(in crate::core) fn recorded(&mut self, now: Monotonic, key: &ObjectKey) {
-        if let Some(object) = self.objects.get_mut(key) {
+        if let Some(object) = self.model.objects.get_mut(key) {
             object.unrecorded = object.unrecorded.saturating_sub(1);
             let orphaned = object.unrecorded == 0 && object.record.as_ref().is_some_and(|record| record.orphaning);
             self.dirty(key, now);
@@ -484,14 +485,14 @@ impl Core {
     /// Remembers a terminal fact across restarts: the cluster may not show it any more by then. A finished Job stays finished,
     /// whatever is heard late.
     pub(in crate::core) fn note_terminal(&mut self, key: &ObjectKey, source_uid: Uid, fact: Terminal) {
-        let known = self.objects.at(key).happened(&source_uid);
+        let known = self.model.objects.at(key).happened(&source_uid);
         if !fact.is_news_after(known) {
             return;
         }
         if known.is_none() {
             self.remember_run(key);
         }
-        let object = self.objects.at(key);
+        let object = self.model.objects.at(key);
         object.terminal = Some((source_uid.clone(), fact));
         self.disk.write(Write::Unsent(Box::new(ObjectReport {
             key: key.clone(),
@@ -509,7 +510,7 @@ impl Core {
 
     /// What a creation may have left there is nobody's to remove.
     fn forget_unshown(&mut self, key: &ObjectKey) {
-        if let Some(object) = self.objects.get_mut(key) {
+        if let Some(object) = self.model.objects.get_mut(key) {
             object.presence.clear_unshown();
         }
         self.forget_if_empty(key);
@@ -517,19 +518,19 @@ impl Core {
 
     /// Forgets a key of which nothing needs to be known.
     pub(in crate::core) fn forget_if_empty(&mut self, key: &ObjectKey) {
-        let Some(object) = self.objects.get(key) else { return };
+        let Some(object) = self.model.objects.get(key) else { return };
         let shown = object.seen().is_some() || object.presence.is_unshown();
         let known = object.record.is_some() || shown || object.work.is_in_flight() || self.restored.awaits(key);
         if !known
-            && !self.told_ahead.contains(key)
-            && self.desired.get(key).is_none()
+            && !self.model.told_ahead.contains(key)
+            && self.model.desired.get(key).is_none()
             && self.removals_of(key).next().is_none()
         {
             if let Some(source) = object.unexplained.clone() {
-                self.kinds.unrefer(key);
+                self.model.kinds.unrefer(key);
                 self.reports.vanished(Tombstone { key: key.clone(), source });
             }
-            let Some(object) = self.objects.get(key) else { return };
+            let Some(object) = self.model.objects.get(key) else { return };
             if object.terminal.is_some() {
                 drop(object);
                 self.remember_run(key);
@@ -537,21 +538,21 @@ impl Core {
             }
             self.came_back_no_more(key);
             self.dequeue(key);
-            self.forbidden_kinds.clear(key);
-            self.not_admitted.clear(key);
-            self.objects.remove(key);
+            self.model.forbidden_kinds.clear(key);
+            self.model.not_admitted.clear(key);
+            self.model.objects.remove(key);
         }
     }
 
     /// The removals under way for one key.
     pub(in crate::core) fn removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
         let key = key.clone();
-        self.removals.range(before_all_of(&key)..).take_while(move |(tombstone, _)| tombstone.key == key)
+        self.model.removals.range(before_all_of(&key)..).take_while(move |(tombstone, _)| tombstone.key == key)
     }
 
     /// After a start: bodies that a crash left behind.
     pub(in crate::core) fn drop_bodies(&mut self) {
-        let unnamed = self.inputs.take_all_unnamed();
+        let unnamed = self.model.inputs.take_all_unnamed();
         self.drop_inputs(unnamed);
     }
 

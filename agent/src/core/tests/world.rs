@@ -513,9 +513,9 @@ impl World {
             let marked = local.mark.as_ref().is_none_or(|mark| mark.source.uid == tombstone.source);
             tombstone.key == *key && (marked || matches!(policy, RemovalPolicy::Tombstone(_)))
         });
-        let keeps = self.core.decommission.keeps();
+        let keeps = self.core.model.decommission.keeps();
         assert!(!keeps || !matches!(op, Op::Delete { .. }), "seed {seed}: {key} is deleted, and all is to be kept");
-        let authorised = authorised || self.core.decommission != Decommission::No;
+        let authorised = authorised || self.core.model.decommission != Decommission::No;
         let authorised = authorised || self.hub.approved.iter().any(|removal| removal.key == *key);
         let releases = orphans && self.hub.released.iter().any(|removal| removal.key == *key);
         let authorised = authorised || releases;

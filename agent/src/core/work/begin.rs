@@ -31,10 +31,6 @@ const MAY_HAVE_RUN: &str = "assigned before the hub lost history, so it may alre
                             release TARGET --reason MayHaveRun";
 
 impl Core {
-    pub(in crate::core) fn me(&self) -> Option<Me> {
-        self.target.map(|target| Me { hub: self.config.hub, target, formers: self.formers })
-    }
-
     pub(in crate::core) fn retries_due(&mut self, now: Monotonic) {
         self.work.timer_fired();
         while let Some(key) = self.work.take_retry(now) {
@@ -43,7 +39,7 @@ impl Core {
             self.dirty(&key, now);
         }
         while let Some(tombstone) = self.work.take_removal_retry(now) {
-            if let Some(removal) = self.removals.get_mut(&tombstone) {
+            if let Some(removal) = self.model.removals.get_mut(&tombstone) {
                 removal.retry_at = None;
                 self.work.enqueue_removal(removal.wave, tombstone);
             }
@@ -53,9 +49,9 @@ impl Core {
         }
         self.work.resume(now);
         if self.work.take_pass(now) {
-            for key in self.objects.not_at_rest().cloned().collect::<Vec<_>>() {
+            for key in self.model.objects.not_at_rest().cloned().collect::<Vec<_>>() {
                 // As long as they are remembered, what is at rest is not compacted.
-                if let Some(object) = self.objects.get_mut(&key)
+                if let Some(object) = self.model.objects.get_mut(&key)
                     && now.since(object.corrections.1) > CORRECTIONS_FORGOTTEN
                 {
                     object.corrections = (0, Monotonic::START);
@@ -67,12 +63,12 @@ impl Core {
 
     /// Whether anything may begin at the cluster now.
     pub(in crate::core) fn begins(&self, now: Monotonic) -> bool {
-        self.me().is_some() && self.may_change() && !self.lists_first(now)
+        self.model.me().is_some() && self.may_change() && !self.lists_first(now)
     }
 
     /// Begins whatever may begin now.
     pub(in crate::core) fn pump(&mut self, now: Monotonic, out: &mut Effects) {
-        let Some(me) = self.me().filter(|_| self.begins(now)) else { return self.gates.pause() };
+        let Some(me) = self.model.me().filter(|_| self.begins(now)) else { return self.gates.pause() };
         self.gates.resume(now);
         self.work.schedule_pass(now);
         for key in self.gates.take_released(now) {
@@ -82,7 +78,7 @@ impl Core {
             self.resume_freed(now, tombstone);
         }
         while self.work.has_room(now) {
-            if let Some(key) = self.work.take_ready(&mut self.objects) {
+            if let Some(key) = self.work.take_ready(&mut self.model.objects) {
                 self.begin(now, me, &key, out);
             } else if let Some((key, what_for)) = self.work.take_read() {
                 self.begin_read(now, &key, what_for, out);
@@ -100,11 +96,11 @@ impl Core {
     }
 
     fn begin_read(&mut self, now: Monotonic, key: &ObjectKey, what_for: ReadFor, out: &mut Effects) {
-        if self.objects.get(key).is_some_and(|object| !object.work.is_in_flight()) {
-            let version = self.kinds.version(&key.kind);
+        if self.model.objects.get(key).is_some_and(|object| !object.work.is_in_flight()) {
+            let version = self.model.kinds.version(&key.kind);
             self.execute(now, key, Purpose::Read(what_for), Op::Get { key: key.clone(), version }, out);
         } else {
-            self.reports.status_unread(key, self.objects.get_mut(key));
+            self.reports.status_unread(key, self.model.objects.get_mut(key));
         }
     }
 
@@ -117,7 +113,7 @@ impl Core {
         out: &mut Effects,
     ) {
         let id = self.work.start_operation(now, key, purpose);
-        if let Some(object) = self.objects.get_mut(key) {
+        if let Some(object) = self.model.objects.get_mut(key) {
             object.work.begin(id);
             if op.writes() {
                 object.presence.begin_write();
@@ -128,19 +124,19 @@ impl Core {
 
     /// Decides about an assigned object and begins what was decided.
     fn begin(&mut self, now: Monotonic, me: Me, key: &ObjectKey, out: &mut Effects) {
-        let Some(entry) = self.desired.get(key).cloned() else { return };
-        let policy = self.policies.get(&entry.policy).cloned();
-        if self.objects.get(key).is_none_or(|object| object.work.is_in_flight()) {
+        let Some(entry) = self.model.desired.get(key).cloned() else { return };
+        let policy = self.model.policies.get(&entry.policy).cloned();
+        if self.model.objects.get(key).is_none_or(|object| object.work.is_in_flight()) {
             // It is queued again when that ends, as what was not tried is.
             return;
         }
         self.rename_policy(&entry, policy.as_deref());
-        let Some(object) = self.objects.get_mut(key) else { return };
+        let Some(object) = self.model.objects.get_mut(key) else { return };
         let probe = object.presence.take_probe();
         let live = probe.is_some();
-        let Some(object) = self.objects.get(key) else { return };
+        let Some(object) = self.model.objects.get(key) else { return };
         let seen = probe.or_else(|| object.seen().cloned());
-        let view = match self.kinds.view(key) {
+        let view = match self.model.kinds.view(key) {
             View::Lost if object.presence.is_doubted() => View::Current,
             view => view,
         };
@@ -186,11 +182,11 @@ impl Core {
     /// Where another policy has the same written, the journal learns its name, and nothing is done about the object: only what
     /// is told of it is another.
     fn rename_policy(&mut self, entry: &Entry, policy: Option<&ApplyPolicy>) {
-        let object = self.objects.get(&entry.key);
+        let object = self.model.objects.get(&entry.key);
         let Some((record, policy)) = object.as_ref().and_then(|object| object.record.as_ref()).zip(policy) else {
             return;
         };
-        let former = self.policies.get(&record.policy);
+        let former = self.model.policies.get(&record.policy);
         if former.is_some_and(|former| plan::is_written_alike(record, former, entry, policy)) {
             let record = AppliedRecord { policy: entry.policy, ..record.clone() };
             drop(object);
@@ -212,12 +208,12 @@ impl Core {
             me,
             entry,
             policy,
-            body: if self.inputs.is_stored(&entry.input) { Body::Present } else { Body::Missing },
+            body: if self.model.inputs.is_stored(&entry.input) { Body::Present } else { Body::Missing },
             record: object.record.as_ref(),
             seen,
             view,
             terminal: object.happened(&entry.source.uid),
-            marks: if self.believe_marks { Marks::Believed } else { Marks::Checked },
+            marks: if self.model.believe_marks { Marks::Believed } else { Marks::Checked },
             found: if self.is_overtaken(&entry.key) { Found::DueForOrphaning } else { Found::AsKnown },
         }
     }
@@ -264,7 +260,7 @@ impl Core {
                     return;
                 }
                 let mark = Arc::new(plan::mark_of(me, entry, &policy, origin));
-                let record = self.objects.get(key).and_then(|object| object.record.clone());
+                let record = self.model.objects.get(key).and_then(|object| object.record.clone());
                 let local = plan::left_alone(&policy, record.as_ref().filter(|record| record.uid == uid));
                 let purpose = Purpose::Apply {
                     entry: Arc::clone(entry),
@@ -315,7 +311,7 @@ impl Core {
             }
             (Decision::UpdateRecord, policy, _) => {
                 let once = policy.is_some_and(|policy| policy.mode == ApplyMode::CreateOnly);
-                let record = self.objects.get(key).and_then(|object| object.record.clone());
+                let record = self.model.objects.get(key).and_then(|object| object.record.clone());
                 if let Some(record) = record {
                     let impersonate = entry.impersonate.clone();
                     // What is never applied again claims nothing of anybody.
@@ -352,7 +348,7 @@ impl Core {
         }
         // What failed for itself says so, and waits for its own time.
         self.retry(now, key, None);
-        if self.objects.get(key).is_some_and(|object| failed_for_a_webhook(&object.outcome)) {
+        if self.model.objects.get(key).is_some_and(|object| failed_for_a_webhook(&object.outcome)) {
             self.mark_tried(key);
         } else if let Some(message) = self.work.wait_for_webhook(key) {
             let message = format!("waiting: an admission webhook fails for this kind in this namespace: {message}");
@@ -363,7 +359,7 @@ impl Core {
 
     /// Whether a correction must wait because it was undone before, and again.
     fn is_fought_over(&mut self, now: Monotonic, entry: &Entry) -> bool {
-        let Some(object) = self.objects.get(&entry.key) else { return false };
+        let Some(object) = self.model.objects.get(&entry.key) else { return false };
         let correction = object.work.is_tried() && object.outcome.progress == Progress::Applied;
         drop(object);
         if !correction || !self.waits_to_correct(now, &entry.key) {
@@ -380,7 +376,7 @@ impl Core {
     /// Counts a correction of an object, and whether it must wait for those before it: then it is tried again by itself. What
     /// else is found about the object meanwhile is no reason to try it sooner.
     pub(in crate::core) fn waits_to_correct(&mut self, now: Monotonic, key: &ObjectKey) -> bool {
-        let Some(object) = self.objects.get_mut(key) else { return false };
+        let Some(object) = self.model.objects.get_mut(key) else { return false };
         let (count, last) = object.corrections;
         let count = if now.since(last) > CORRECTIONS_FORGOTTEN { 0 } else { count };
         object.corrections = (count + 1, now);

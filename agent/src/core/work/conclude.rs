@@ -31,7 +31,7 @@ pub(in crate::core) fn is_delayed(failures: u32, not_before: Option<Duration>) -
 impl Core {
     /// Nothing is to be done about an assigned object.
     pub(in crate::core) fn stands_as_assigned(&mut self, now: Monotonic, key: &ObjectKey) {
-        let Some(object) = self.objects.get_mut(key) else { return };
+        let Some(object) = self.model.objects.get_mut(key) else { return };
         object.work.succeed();
         object.drift = None;
         if let Some(record) = object.record.as_ref().filter(|record| record.drifted.is_some()) {
@@ -56,17 +56,19 @@ impl Core {
     }
 
     fn say(&mut self, now: Monotonic, key: &ObjectKey, outcome: Outcome) {
-        self.lacks_bodies |= outcome.reason == Some(Reason::BodyMissing);
+        self.model.lacks_bodies |= outcome.reason == Some(Reason::BodyMissing);
         let failed = outcome.reason.filter(|_| outcome.progress == Progress::Failed);
         let refusal = |reason| (failed == Some(reason)).then_some(&*outcome.message);
-        let let_through = self.forbidden_kinds.heard(key, refusal(Reason::Forbidden))
-            | self.not_admitted.heard(key, refusal(Reason::Denied));
+        let let_through = self.model.forbidden_kinds.heard(key, refusal(Reason::Forbidden))
+            | self.model.not_admitted.heard(key, refusal(Reason::Denied));
         if let_through && outcome.progress == Progress::Applied {
-            for beside in [self.forbidden_kinds.beside(key), self.not_admitted.beside(key)].into_iter().flatten() {
+            for beside in
+                [self.model.forbidden_kinds.beside(key), self.model.not_admitted.beside(key)].into_iter().flatten()
+            {
                 self.enqueue(&beside);
             }
         }
-        if let Some(object) = self.objects.get_mut(key)
+        if let Some(object) = self.model.objects.get_mut(key)
             && object.outcome != outcome
         {
             object.outcome = outcome;
@@ -82,12 +84,12 @@ impl Core {
     }
 
     pub(in crate::core) fn mark_tried(&mut self, key: &ObjectKey) {
-        if let (Some(object), Some(entry)) = (self.objects.get_mut(key), self.desired.get(key))
+        if let (Some(object), Some(entry)) = (self.model.objects.get_mut(key), self.model.desired.get(key))
             && object.work.mark_tried()
         {
             self.work.tried(entry.wave);
         }
-        if let Some(progress) = self.objects.get(key).map(|object| object.outcome.progress) {
+        if let Some(progress) = self.model.objects.get(key).map(|object| object.outcome.progress) {
             self.patrol.concluded(key, progress);
         }
         self.tell_gates(key);
@@ -96,14 +98,15 @@ impl Core {
     /// Has an object tried again after a while, longer each time. One that was tried often, or is to wait for long, delays no
     /// wave meanwhile.
     pub(in crate::core) fn retry(&mut self, now: Monotonic, key: &ObjectKey, not_before: Option<Duration>) {
-        let Some(object) = self.objects.get_mut(key) else { return };
+        let Some(object) = self.model.objects.get_mut(key) else { return };
         self.work.dequeue(object, key);
         object.work.fail();
         let failures = object.work.failures();
         let delayed = is_delayed(failures, not_before);
         let throttled = object.outcome.reason == Some(Reason::Throttled);
         let longest = if throttled { RETRY_THROTTLED_MAX } else { RETRY.1 };
-        let factor = self.forbidden_kinds.wait_factor(&key.kind).max(self.not_admitted.wait_factor(&key.kind));
+        let factor =
+            self.model.forbidden_kinds.wait_factor(&key.kind).max(self.model.not_admitted.wait_factor(&key.kind));
         let wait = self.jitter.half(failures, RETRY.0, longest) * factor;
         let wait = wait.max(not_before.unwrap_or_default());
         self.work.back_off(object, key, now + wait);

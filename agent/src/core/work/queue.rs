@@ -402,9 +402,9 @@ impl Core {
     /// Has its entry looked at now.
     pub(in crate::core) fn enqueue_entry(&mut self, key: &ObjectKey) {
         self.compact_if_many();
-        let Some(object) = self.objects.get_mut(key) else { return };
+        let Some(object) = self.model.objects.get_mut(key) else { return };
         self.work.dequeue(object, key);
-        if let Some(entry) = self.desired.get(key) {
+        if let Some(entry) = self.model.desired.get(key) {
             self.work.enqueue(object, entry);
         }
         self.take_up(key);
@@ -412,7 +412,7 @@ impl Core {
 
     /// Takes an object out of queue and retries.
     pub(in crate::core) fn dequeue(&mut self, key: &ObjectKey) {
-        if let Some(object) = self.objects.get_mut(key) {
+        if let Some(object) = self.model.objects.get_mut(key) {
             self.work.dequeue(object, key);
         }
     }

@@ -61,9 +61,9 @@ impl Core {
 
     /// Whether the ground for the comparison still holds: the set, and the mark of the object as it was read.
     fn is_still_right(&self, entry: &Entry, origin: Origin, seen: &Seen) -> bool {
-        let current = self.desired.get(&entry.key).is_some_and(|current| **current == *entry);
-        let policy = self.policies.get(&entry.policy);
-        let mark = self.me().zip(policy).map(|(me, policy)| plan::mark_of(me, entry, policy, origin));
+        let current = self.model.desired.get(&entry.key).is_some_and(|current| **current == *entry);
+        let policy = self.model.policies.get(&entry.policy);
+        let mark = self.model.me().zip(policy).map(|(me, policy)| plan::mark_of(me, entry, policy, origin));
         current && mark.is_some() && seen.mark.as_deref() == mark.as_ref() && !seen.deleting
     }
 }

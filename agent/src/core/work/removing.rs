@@ -38,7 +38,7 @@ impl Core {
             .map(|(tombstone, _)| tombstone.clone())
             .collect();
         for tombstone in open {
-            if let Some(removal) = self.removals.get_mut(&tombstone) {
+            if let Some(removal) = self.model.removals.get_mut(&tombstone) {
                 self.work.wake_removal(removal, &tombstone);
                 self.work.enqueue_removal(removal.wave, tombstone);
             }
@@ -93,7 +93,7 @@ impl Core {
             LiveRead::Inside(inspection) => (Some(inspection), None),
             LiveRead::There(seen) => (None, Some(seen)),
         };
-        if self.objects.get(key).is_some_and(|object| object.work.is_in_flight()) {
+        if self.model.objects.get(key).is_some_and(|object| object.work.is_in_flight()) {
             // It ends as that does, and is taken up again then.
             return;
         }
@@ -106,7 +106,9 @@ impl Core {
                 None => self.read_for_removal(now, tombstone, out),
             };
         }
-        let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
+        let (Some(removal), Some(object)) = (self.model.removals.get(tombstone), self.model.objects.get(key)) else {
+            return;
+        };
         // A removal that passed the fuse is taken up again when that is on disk.
         if removal.state == RemovalState::Done || self.fuse.is_saving(tombstone) {
             return;
@@ -121,24 +123,24 @@ impl Core {
             ..record.clone()
         });
         let record = current.as_ref().or(object.record.as_ref());
-        let entry = self.desired.get(key).map(|entry| &**entry);
+        let entry = self.model.desired.get(key).map(|entry| &**entry);
         let verdict = may_delete(&Evidence {
             me,
             key,
             ground: Ground::Unassigned(&tombstone.source),
             entry,
             record,
-            assigned: entry.and_then(|entry| self.policies.get(&entry.policy)).map(|policy| &**policy),
+            assigned: entry.and_then(|entry| self.model.policies.get(&entry.policy)).map(|policy| &**policy),
             policy: removal.policy,
-            applied: record.and_then(|record| self.policies.get(&record.policy)).map(|policy| &**policy),
+            applied: record.and_then(|record| self.model.policies.get(&record.policy)).map(|policy| &**policy),
             seen: live.as_deref().or(object.seen()),
             unshown: object.presence.is_unshown(),
-            view: self.kinds.view(key),
+            view: self.model.kinds.view(key),
             inspection,
             fresh: live.is_some(),
-            journal: self.journal_age,
+            journal: self.model.journal_age,
             leaves_too: self.other_removal(tombstone).is_some(),
-            decommission: self.decommission,
+            decommission: self.model.decommission,
         });
         let version = self.version_of(tombstone, removal, record);
         let impersonate = record.and_then(|record| record.impersonate.clone());
@@ -178,8 +180,9 @@ impl Core {
                     if due && self.holds_removal(&other).is_none() {
                         self.begin_removal(now, me, &other, LiveRead::Nothing, out);
                     }
-                    let waits = self.removals.get(&other).is_some_and(|removal| removal.state != RemovalState::Done);
-                    let idle = self.objects.get(key).is_some_and(|object| !object.work.is_in_flight());
+                    let waits =
+                        self.model.removals.get(&other).is_some_and(|removal| removal.state != RemovalState::Done);
+                    let idle = self.model.objects.get(key).is_some_and(|object| !object.work.is_in_flight());
                     if !waits {
                         // Its end has freed the key already.
                         self.enqueue_removals(key);
@@ -209,13 +212,13 @@ impl Core {
         let key = &tombstone.key;
         let source = self.left_over(key).filter(|source| *source != tombstone.source)?;
         let other = Tombstone { key: key.clone(), source };
-        let removal = self.removals.get(&other)?;
+        let removal = self.model.removals.get(&other)?;
         Some((other, removal))
     }
 
     fn version_of(&self, tombstone: &Tombstone, removal: &Removal, record: Option<&AppliedRecord>) -> Arc<str> {
         let recorded = record.map(|record| Arc::clone(&record.version)).filter(|version| !version.is_empty());
-        removal.version.clone().or(recorded).unwrap_or_else(|| self.kinds.version(&tombstone.key.kind))
+        removal.version.clone().or(recorded).unwrap_or_else(|| self.model.kinds.version(&tombstone.key.kind))
     }
 
     /// The object is not known: it lost its label, or is another than an older list showed. So it is read, and judged once
@@ -225,7 +228,9 @@ impl Core {
         if !self.may_remove() {
             return;
         }
-        let (Some(removal), Some(object)) = (self.removals.get(tombstone), self.objects.get(key)) else { return };
+        let (Some(removal), Some(object)) = (self.model.removals.get(tombstone), self.model.objects.get(key)) else {
+            return;
+        };
         let version = self.version_of(tombstone, removal, object.record.as_ref());
         let purpose = Purpose::ReadForRemoval { tombstone: tombstone.clone(), wave: removal.wave };
         drop(object);
@@ -242,7 +247,7 @@ impl Core {
         found: Option<Seen>,
         out: &mut Effects,
     ) {
-        let unseen = self.objects.get(key).is_some_and(|object| object.seen().is_none());
+        let unseen = self.model.objects.get(key).is_some_and(|object| object.seen().is_none());
         let due = self.overtaken(key).find(|(_, removal)| removal.retry_at.is_none());
         let tombstone = due.map(|(tombstone, _)| tombstone.clone());
         if let (true, Some(found), Some(tombstone)) = (unseen, found, tombstone) {
@@ -253,7 +258,7 @@ impl Core {
     /// The object is assigned again: it is not deleted any more, and nothing holds its removal.
     pub(in crate::core) fn comes_back(&mut self, tombstone: &Tombstone) {
         self.fuse.withdraw(tombstone);
-        if let Some(removal) = self.removals.get_mut(tombstone)
+        if let Some(removal) = self.model.removals.get_mut(tombstone)
             && matches!(removal.state, RemovalState::Held(..))
         {
             removal.state = RemovalState::Waiting;
@@ -263,14 +268,14 @@ impl Core {
     /// A create-only object was unassigned, is gone, and is assigned again: it is created once more.
     pub(in crate::core) fn make_anew(&mut self, tombstone: &Tombstone) {
         let Tombstone { key, source } = tombstone;
-        let Some(entry) = self.desired.get(key).filter(|entry| entry.source.uid == *source) else { return };
-        let policy = self.policies.get(&entry.policy);
+        let Some(entry) = self.model.desired.get(key).filter(|entry| entry.source.uid == *source) else { return };
+        let policy = self.model.policies.get(&entry.policy);
         if !policy.is_some_and(|policy| is_made_once(entry, policy)) {
             return;
         }
         self.forget_fact(key, source, Terminal::CreatedOnce);
         let ours = |object: &Object| object.record.as_ref().is_some_and(|record| record.source == *source);
-        if self.objects.get(key).is_some_and(|object| ours(&object)) {
+        if self.model.objects.get(key).is_some_and(|object| ours(&object)) {
             self.clear_record(key);
         }
         self.enqueue(key);
@@ -279,7 +284,7 @@ impl Core {
     /// Whether the journal has it on disk that this object is due for orphaning. Once its mark is gone, nothing else tells it
     /// from an object whose mark was stripped by others, and which is deleted.
     fn records_orphaning(&mut self, key: &ObjectKey) -> bool {
-        let Some(object) = self.objects.get(key) else { return true };
+        let Some(object) = self.model.objects.get(key) else { return true };
         let Some(record) = object.record.clone() else { return true };
         if !record.orphaning {
             self.set_record(key, AppliedRecord { orphaning: true, ..record });
@@ -292,7 +297,7 @@ impl Core {
         match verdict {
             Verdict::Delete(authorised) => {
                 self.excuse_gated(now, tombstone);
-                match self.fuse.pass(now, tombstone, self.recorded, self.leave(now, tombstone)) {
+                match self.fuse.pass(now, tombstone, self.model.recorded, self.leave(now, tombstone)) {
                     Passage::Free => Verdict::Delete(authorised),
                     Passage::Once(number) => {
                         self.keep_passed(number, tombstone);
@@ -320,11 +325,11 @@ impl Core {
         if !self.gates.hold_any() {
             return;
         }
-        for other in self.fuse.about_to_be_held(tombstone, self.recorded) {
+        for other in self.fuse.about_to_be_held(tombstone, self.model.recorded) {
             if other != *tombstone
                 && let Some(what) = self.holds_removal(&other)
             {
-                if let Some(removal) = self.removals.get(&other) {
+                if let Some(removal) = self.model.removals.get(&other) {
                     self.work.unqueue_removal(removal.wave, &other);
                 }
                 self.removal_state(now, &other, RemovalState::WaitingForWave(what));
@@ -334,12 +339,12 @@ impl Core {
 
     /// A wave that a removal waited for is over. Removals freed with it are judged with it.
     pub(in crate::core) fn resume_freed(&mut self, now: Monotonic, tombstone: Tombstone) {
-        let Some(removal) = self.removals.get(&tombstone) else { return };
+        let Some(removal) = self.model.removals.get(&tombstone) else { return };
         let (wave, open) = (removal.wave, removal.state != RemovalState::Done);
         if matches!(removal.state, RemovalState::WaitingForWave(_)) {
             self.removal_state(now, &tombstone, RemovalState::Waiting);
         }
-        if open && self.desired.get(&tombstone.key).is_none() && !self.is_approved_in_advance(&tombstone) {
+        if open && self.model.desired.get(&tombstone.key).is_none() && !self.is_approved_in_advance(&tombstone) {
             self.fuse.ask(tombstone.clone());
         }
         self.work.enqueue_removal(wave, tombstone);
@@ -347,7 +352,7 @@ impl Core {
 
     /// Has the journal know what passed before that is used: a restart must not restart the hour.
     fn keep_passed(&mut self, number: u64, tombstone: &Tombstone) {
-        let Some(wave) = self.removals.get(tombstone).map(|removal| removal.wave) else { return };
+        let Some(wave) = self.model.removals.get(tombstone).map(|removal| removal.wave) else { return };
         // It is under way, so that no lower wave begins.
         self.work.hold_wave(wave);
         self.disk.write(Write::Passed { number, tombstone: tombstone.clone() });
@@ -389,7 +394,7 @@ impl Core {
             | RemovalState::Finalizing
             | RemovalState::Done => None,
         };
-        self.forbidden_kinds.heard(&tombstone.key, refusal);
+        self.model.forbidden_kinds.heard(&tombstone.key, refusal);
         match &state {
             RemovalState::Held(Reason::NotEmpty, _) | RemovalState::WaitingForWave(_) | RemovalState::Finalizing => {
                 self.fuse.excuse(tombstone);
@@ -398,7 +403,7 @@ impl Core {
             // A removal that only failed is still to be done.
             RemovalState::Held(..) | RemovalState::Waiting | RemovalState::Done => {}
         }
-        if let Some(removal) = self.removals.get_mut(tombstone)
+        if let Some(removal) = self.model.removals.get_mut(tombstone)
             && removal.state != state
         {
             let wave = removal.wave;
@@ -418,7 +423,7 @@ impl Core {
         tombstone: &Tombstone,
         not_before: Option<Duration>,
     ) {
-        let Some(removal) = self.removals.get_mut(tombstone) else { return };
+        let Some(removal) = self.model.removals.get_mut(tombstone) else { return };
         removal.failures = removal.failures.saturating_add(1);
         let wait = self.jitter.half(removal.failures, RETRY.0, RETRY.1).max(not_before.unwrap_or_default());
         self.work.retry_removal(removal, tombstone, now + wait);

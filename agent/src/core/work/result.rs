@@ -74,7 +74,7 @@ impl Core {
             self.enqueue(&waiting);
         }
         let InFlight { key, purpose, begun: _ } = in_flight;
-        if let Some(object) = self.objects.get_mut(&key) {
+        if let Some(object) = self.model.objects.get_mut(&key) {
             object.work.end();
         }
         let removal = purpose.removal().cloned();
@@ -97,7 +97,9 @@ impl Core {
     /// An entry that was accepted while an operation on its object was in flight had to wait for the end of that. A removal
     /// that backs off is no reason to wait longer: removals wait until every entry has been tried.
     fn enqueue_untried(&mut self, key: &ObjectKey) {
-        if self.desired.get(key).is_some() && self.objects.get(key).is_some_and(|object| object.work.is_stranded()) {
+        if self.model.desired.get(key).is_some()
+            && self.model.objects.get(key).is_some_and(|object| object.work.is_stranded())
+        {
             self.enqueue_entry(key);
         }
     }
@@ -193,12 +195,12 @@ impl Core {
             }
             Ok(Created::Exists(observed)) => {
                 self.read_by_itself(key, observed.mark.as_deref());
-                let Some(object) = self.objects.get_mut(key) else { return FollowUp::Requeue };
+                let Some(object) = self.model.objects.get_mut(key) else { return FollowUp::Requeue };
                 object.presence.found_by_creation(Seen::from(&*observed));
                 let failures = object.work.failures();
                 // That it is another's, which was said of what stands there, is still so.
                 let said = matches!(object.outcome.reason, Some(Reason::Unmanaged | Reason::Conflict | Reason::Copy));
-                if failures >= TRIES_MAX && !said && self.desired.get(key) == Some(entry) {
+                if failures >= TRIES_MAX && !said && self.model.desired.get(key) == Some(entry) {
                     let message = "another client creates this object each time before the agent does".to_owned();
                     self.conclude(now, key, Progress::Failed, Some(Reason::Conflict), message);
                 }
@@ -207,7 +209,7 @@ impl Core {
             Err(failure) => {
                 // An API server that had no time, or was not heard, may have made it.
                 if matches!(failure.reason, Reason::Unavailable | Reason::Throttled)
-                    && let Some(object) = self.objects.get_mut(key)
+                    && let Some(object) = self.model.objects.get_mut(key)
                 {
                     object.presence.may_be_unshown();
                 }
@@ -261,7 +263,7 @@ impl Core {
     fn is_another(&self, key: &ObjectKey, onto: &Uid) -> FollowUp {
         let another = |seen: &Seen| seen.uid != *onto;
         // What is there instead may have been seen meanwhile, and the watch would not tell of it again.
-        let seen = self.objects.get(key).is_some_and(|object| object.seen().is_some_and(another));
+        let seen = self.model.objects.get(key).is_some_and(|object| object.seen().is_some_and(another));
         if seen { FollowUp::Requeue } else { FollowUp::Stale }
     }
 
@@ -272,7 +274,7 @@ impl Core {
         failure: Failure,
         out: &mut Effects,
     ) -> FollowUp {
-        let current = self.desired.get(&entry.key) == Some(entry);
+        let current = self.model.desired.get(&entry.key) == Some(entry);
         if current && failure.reason == Reason::Immutable && self.dry_run(now, entry, policy, onto, out) {
             return FollowUp::NextStepBegun;
         }
@@ -281,7 +283,7 @@ impl Core {
 
     fn write_failed(&mut self, now: Monotonic, entry: &Arc<Entry>, failure: Failure) -> FollowUp {
         let key = &entry.key;
-        if self.desired.get(key) != Some(entry) {
+        if self.model.desired.get(key) != Some(entry) {
             // It changed, or was deleted, while this was under way.
             return FollowUp::Requeue;
         }
@@ -297,14 +299,14 @@ impl Core {
 
     /// It is fetched again, whatever it was needed for.
     pub(in crate::core) fn body_is_missing(&mut self, entry: &Entry) {
-        self.inputs.lost(&entry.input);
+        self.model.inputs.lost(&entry.input);
         self.session.distrust();
     }
 
     /// The object is gone, or was replaced: evaluated again, at once if nothing has failed before. What is missed each time
     /// counts as tried: nothing waits for it any longer.
     fn missed(&mut self, now: Monotonic, key: &ObjectKey) {
-        let Some(object) = self.objects.get_mut(key) else { return };
+        let Some(object) = self.model.objects.get_mut(key) else { return };
         object.doubt();
         let failures = object.work.failures();
         if failures >= MISSES_MAX {
@@ -334,7 +336,7 @@ impl Core {
         }
         let mut record = record_of(entry, &Seen::from(&observed), write.origin, write.posted);
         record.left = left_to_others(conflicts, &observed).map(Arc::new);
-        let object = self.objects.get(key);
+        let object = self.model.objects.get(key);
         let former = object.as_ref().and_then(|object| object.record.as_ref());
         let known = former.filter(|former| former.uid == record.uid).and_then(|former| former.template);
         record.template = observed.template.or(known);
@@ -351,7 +353,7 @@ impl Core {
         self.set_record(key, record);
         self.note_created(entry, policy);
         self.dirty(key, now);
-        if self.desired.get(key) == Some(entry) {
+        if self.model.desired.get(key) == Some(entry) {
             self.succeeded(now, key);
         }
         if key.kind.is("", "Namespace") {
@@ -362,7 +364,7 @@ impl Core {
     }
 
     fn succeeded(&mut self, now: Monotonic, key: &ObjectKey) {
-        if let Some(object) = self.objects.get_mut(key) {
+        if let Some(object) = self.model.objects.get_mut(key) {
             object.work.succeed();
         }
         if let Some(left) = self.stands_applied(now, key) {
@@ -372,7 +374,7 @@ impl Core {
 
     /// An object is as it should be, except for fields left to others, which are returned.
     pub(in crate::core) fn stands_applied(&mut self, now: Monotonic, key: &ObjectKey) -> Option<Arc<LeftToOthers>> {
-        let left = self.objects.get(key).and_then(|object| object.record.as_ref()?.left.clone());
+        let left = self.model.objects.get(key).and_then(|object| object.record.as_ref()?.left.clone());
         let message = left.as_ref().map(|left| left.message.clone()).unwrap_or_default();
         self.conclude(now, key, Progress::Applied, left.as_ref().map(|_| Reason::FieldConflict), message);
         left
@@ -387,7 +389,7 @@ impl Core {
         uid: &Uid,
         out: &mut Effects,
     ) -> bool {
-        let Some((me, _)) = self.me().zip(self.may_replace(entry, policy, uid)) else { return false };
+        let Some((me, _)) = self.model.me().zip(self.may_replace(entry, policy, uid)) else { return false };
         let mark = Arc::new(mark_of(me, entry, policy, Origin::Created));
         let op = Op::DryRunCreate { entry: Arc::clone(entry), policy: Arc::clone(policy), mark };
         let purpose = Purpose::DryRun { entry: Arc::clone(entry), policy: Arc::clone(policy), uid: uid.clone() };
@@ -400,7 +402,7 @@ impl Core {
         if !self.may_remove() || self.is_broken() {
             return None;
         }
-        let object = self.objects.get(&entry.key)?;
+        let object = self.model.objects.get(&entry.key)?;
         may_replace(entry, policy, (object.record.as_ref(), object.happened(&entry.source.uid)), uid)
     }
 
@@ -415,7 +417,7 @@ impl Core {
         out: &mut Effects,
     ) -> FollowUp {
         let key = &entry.key;
-        if self.desired.get(key) != Some(entry) {
+        if self.model.desired.get(key) != Some(entry) {
             return FollowUp::Requeue;
         }
         match result {
@@ -441,14 +443,14 @@ impl Core {
 
     fn replaced(&mut self, now: Monotonic, key: &ObjectKey, result: Result<Deleted, NotDone>) -> FollowUp {
         if result.is_ok()
-            && let Some(source) = self.desired.get(key).map(|entry| entry.source.uid.clone())
+            && let Some(source) = self.model.desired.get(key).map(|entry| entry.source.uid.clone())
         {
             self.forget_start_of_deleted(key, &source);
         }
         match result {
             // No object exists now: whatever failed before, it is created again at once, and waits if that fails too.
             Ok(Deleted::Gone) => {
-                if let Some(object) = self.objects.get_mut(key) {
+                if let Some(object) = self.model.objects.get_mut(key) {
                     object.doubt();
                     object.work.fail_at_least(1);
                 }
@@ -485,14 +487,14 @@ impl Core {
         if !self.retires(now, tombstone, &result) {
             return FollowUp::Requeue;
         }
-        if self.desired.get(key).is_some() {
+        if self.model.desired.get(key).is_some() {
             // The key was assigned again while this was under way.
             if matches!(result, Ok(Step::Gone | Step::Orphaned) | Err(NotDone::Stale))
-                && let Some(object) = self.objects.get_mut(key)
+                && let Some(object) = self.model.objects.get_mut(key)
             {
                 object.doubt();
             }
-            if !self.removals.contains_key(tombstone) {
+            if !self.model.removals.contains_key(tombstone) {
                 return FollowUp::Requeue;
             }
             // A failed removal waits for its retry: the entry would have it tried again at once.
@@ -502,7 +504,7 @@ impl Core {
         }
         match result {
             Ok(Step::Gone | Step::Orphaned) => {
-                if let Some(object) = self.objects.get_mut(key) {
+                if let Some(object) = self.model.objects.get_mut(key) {
                     object.unsee();
                 }
                 self.clear_record_of_what_went(key);
@@ -515,7 +517,7 @@ impl Core {
                 FollowUp::BackOff(None)
             }
             Ok(Step::Inspected { foreign: 0, ours: 0, .. }) => {
-                if let Some(me) = self.me() {
+                if let Some(me) = self.model.me() {
                     let found = LiveRead::Inside(Inspection { foreign: 0, ours: 0 });
                     self.begin_removal(now, me, tombstone, found, out);
                 }
@@ -531,7 +533,7 @@ impl Core {
             }
             Err(NotDone::Stale) => FollowUp::Stale,
             Err(NotDone::Failed(Failure { reason, message, retry_after })) => {
-                let Some(removal) = self.removals.get(tombstone) else { return FollowUp::Concluded };
+                let Some(removal) = self.model.removals.get(tombstone) else { return FollowUp::Concluded };
                 let throttled = reason == Reason::Throttled;
                 // A throttled operation is held once it is known that this is not over soon. What waits for finalizers has
                 // waited for those.
@@ -548,15 +550,15 @@ impl Core {
 
     /// The object to be removed is gone, or was replaced.
     fn removal_missed(&mut self, now: Monotonic, tombstone: &Tombstone, out: &mut Effects) {
-        if let Some(object) = self.objects.get_mut(&tombstone.key) {
+        if let Some(object) = self.model.objects.get_mut(&tombstone.key) {
             object.unsee();
         }
-        if self.desired.get(&tombstone.key).is_some() {
+        if self.model.desired.get(&tombstone.key).is_some() {
             // Its successor is that of the entry.
             self.make_anew(tombstone);
             return self.removal_done(now, tombstone);
         }
-        let Some(removal) = self.removals.get_mut(tombstone) else { return };
+        let Some(removal) = self.model.removals.get_mut(tombstone) else { return };
         if removal.failures == 0 {
             removal.failures = 1;
             return self.read_for_removal(now, tombstone, out);
@@ -580,12 +582,12 @@ impl Core {
             Ok(None) => return self.removed(now, tombstone, Ok(Step::Gone), out),
             Err(failure) => return self.removed(now, tombstone, Err(failure.into()), out),
         };
-        let Some(me) = self.me() else { return FollowUp::BackOff(None) };
+        let Some(me) = self.model.me() else { return FollowUp::BackOff(None) };
         self.read_by_itself(&tombstone.key, observed.mark.as_deref());
         let found = LiveRead::There(Box::new(Seen::from(&*observed)));
         self.begin_removal(now, me, tombstone, found, out);
-        let waits = self.objects.get(&tombstone.key).is_some_and(|object| object.work.is_waiting());
-        if self.desired.get(&tombstone.key).is_some() && !waits {
+        let waits = self.model.objects.get(&tombstone.key).is_some_and(|object| object.work.is_waiting());
+        if self.model.desired.get(&tombstone.key).is_some() && !waits {
             // The new entry has waited for this.
             self.enqueue_entry(&tombstone.key);
         }
@@ -604,8 +606,8 @@ impl Core {
             Ok(Some(observed)) => {
                 // It decides nothing else, and nothing would show when it changes.
                 let seen = Seen::from(&*observed);
-                if self.desired.get(key).is_some()
-                    && let Some(object) = self.objects.get_mut(key)
+                if self.model.desired.get(key).is_some()
+                    && let Some(object) = self.model.objects.get_mut(key)
                     // Something newer may have been heard before this answer.
                     && !object.seen().is_some_and(|newer| seen.is_older_than(newer))
                 {
@@ -614,15 +616,15 @@ impl Core {
                 self.see_live(key, *observed);
             }
             Ok(None) => {
-                if self.desired.get(key).is_some()
-                    && let Some(object) = self.objects.get_mut(key)
+                if self.model.desired.get(key).is_some()
+                    && let Some(object) = self.model.objects.get_mut(key)
                 {
                     object.doubt();
                 }
             }
             Err(failure) => return self.read_failed(now, key, what_for, failure),
         }
-        if let Some(object) = self.objects.get_mut(key)
+        if let Some(object) = self.model.objects.get_mut(key)
             && let Status::Awaited { .. } = object.live.status
         {
             object.live.status = Status::None;
@@ -633,7 +635,7 @@ impl Core {
 
     fn read_failed(&mut self, now: Monotonic, key: &ObjectKey, what_for: ReadFor, failure: Failure) -> FollowUp {
         // A report without it would make the hub forget the status that it has.
-        if let Some(object) = self.objects.get_mut(key)
+        if let Some(object) = self.model.objects.get_mut(key)
             && let Status::Awaited { failed } = object.live.status
         {
             let failed = failed.saturating_add(1);
@@ -646,8 +648,8 @@ impl Core {
                 self.dirty(key, now);
             }
         }
-        let untried = self.objects.get(key).is_some_and(|object| !object.work.is_tried());
-        if what_for != ReadFor::Write || !untried || self.desired.get(key).is_none() {
+        let untried = self.model.objects.get(key).is_some_and(|object| !object.work.is_tried());
+        if what_for != ReadFor::Write || !untried || self.model.desired.get(key).is_none() {
             return FollowUp::BackOff(failure.retry_after);
         }
         self.operation_failed(now, key, failure)

@@ -14,9 +14,9 @@ use crate::core::model::object::{Object, Status};
 impl Core {
     /// How much is reported of an object: as its entry says, or the entry that it was last written for.
     pub(in crate::core) fn report_class(&self, key: &ObjectKey) -> &ReportClass {
-        let recorded = || self.objects.get(key).and_then(|object| Some(object.record.as_ref()?.policy));
-        let policy = self.desired.get(key).map(|entry| entry.policy).or_else(recorded);
-        policy.and_then(|policy| self.policies.get(&policy)).map_or(&ReportClass::Status, |policy| &policy.report)
+        let recorded = || self.model.objects.get(key).and_then(|object| Some(object.record.as_ref()?.policy));
+        let policy = self.model.desired.get(key).map(|entry| entry.policy).or_else(recorded);
+        policy.and_then(|policy| self.model.policies.get(&policy)).map_or(&ReportClass::Status, |policy| &policy.report)
     }
 
     /// Adds what a watch showed of the object, except its status.
@@ -24,10 +24,10 @@ impl Core {
         if !class.has_health() {
             return;
         }
-        if object.seen().is_some() && !self.kinds.is_forbidden(&report.key.kind) {
+        if object.seen().is_some() && !self.model.kinds.is_forbidden(&report.key.kind) {
             report.health = object.live.health;
         }
-        if report.message.is_empty() && self.desired.get(&report.key).is_some() {
+        if report.message.is_empty() && self.model.desired.get(&report.key).is_some() {
             report.message = bounded(object.live.message.clone());
         }
         report.observed_generation = object.live.observed_generation;

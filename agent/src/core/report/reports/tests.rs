@@ -209,7 +209,7 @@ fn changes_outside_the_report_class_are_neither_reported_nor_read_nor_kept() {
         world.cluster.set_status(&deployment, other);
         world.quiesce();
         assert_eq!((world.hub.told_objects, world.cluster.reads), (0, 0), "{class:?}");
-        let object = world.core.objects.get(&deployment).unwrap();
+        let object = world.core.model.objects.get(&deployment).unwrap();
         assert!(matches!(object.live.status, Status::Dropped { .. }), "{class:?}");
     }
     // A hub that forgot everything causes no read either.
@@ -224,7 +224,7 @@ fn changes_outside_the_report_class_are_neither_reported_nor_read_nor_kept() {
     world.hub_is_away();
     world.cluster.set_status(&deployment, 10);
     world.run_for(Duration::from_secs(1));
-    let object = world.core.objects.get(&deployment).unwrap();
+    let object = world.core.model.objects.get(&deployment).unwrap();
     assert!(matches!(object.live.status, Status::Dropped { .. }), "{:?}", object.live.status);
 }
 
@@ -253,7 +253,7 @@ fn no_condition_is_longer_than_a_message_may_be() {
         world.hub.put(key, 1, 1);
     }
     world.run_for(Duration::from_secs(30));
-    if let Some(object) = world.core.objects.get_mut(&first) {
+    if let Some(object) = world.core.model.objects.get_mut(&first) {
         object.outcome.progress = Progress::Failed;
         object.outcome.message = "x".repeat(MESSAGE_BYTES_MAX);
     }

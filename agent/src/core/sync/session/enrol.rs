@@ -73,7 +73,7 @@ impl Core {
                 ..
             }))
         );
-        if self.target.is_some() && refused {
+        if self.model.target.is_some() && refused {
             // It is asked again under the former name.
             self.token = Token::Refused { until: now + SHOWN_AGAIN };
             return self.ask_again(now + RETRY_REFUSED.0, out);
@@ -85,7 +85,7 @@ impl Core {
         self.session.succeeded();
         self.token = Token::Spent;
         let EnrolAnswer { hub: _, target, name } = answer;
-        if self.target != Some(target) {
+        if self.model.target != Some(target) {
             // The session that fenced it did so at its former target.
             self.session.fenced = None;
         }

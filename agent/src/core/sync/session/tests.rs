@@ -248,7 +248,7 @@ fn a_handover_that_arrives_after_a_superseded_request_takes_effect() {
     let Answer::Session(answer) = session() else { unreachable!() };
     let handover = Handover { key: Vec::new(), former: target_id(), target: heir, name: "store".into() };
     script.answer(1, Answer::Session(SessionAnswer { handover: Some(handover), ..answer }));
-    assert_eq!((script.core.target, script.core.sets.current()), (Some(heir), None));
+    assert_eq!((script.core.model.target, script.core.sets.current()), (Some(heir), None));
 }
 
 #[test]

@@ -44,8 +44,8 @@ fn a_mark_that_the_journal_itself_recorded_shows_no_older_journal() {
     world.crash();
     let mark = |generation| mark_of(me(), &entry(&key_of_a, 1, generation), &ApplyPolicy::default(), Origin::Created);
     assert!(world.core.shows_set_back(&key_of_a, Some(&mark(5))));
-    let record = world.core.objects.get(&key_of_a).unwrap().record.clone().unwrap();
-    world.core.objects.at(&key_of_a).record = Some(AppliedRecord { source_generation: 5, ..record });
+    let record = world.core.model.objects.get(&key_of_a).unwrap().record.clone().unwrap();
+    world.core.model.objects.at(&key_of_a).record = Some(AppliedRecord { source_generation: 5, ..record });
     assert!(!world.core.shows_set_back(&key_of_a, Some(&mark(5))));
     assert!(world.core.shows_set_back(&key_of_a, Some(&mark(6))));
 }

@@ -171,7 +171,7 @@ fn a_throttled_attempt_does_not_count_and_pauses_everything_for_the_retry_after(
     let (id, early) = offline.begun.remove(0);
     let retry_after = Some(Duration::from_secs(3));
     offline.step(Event::Executed { id, result: throttled(retry_after) });
-    let outcome = &offline.core.objects.get(&early).unwrap().outcome;
+    let outcome = &offline.core.model.objects.get(&early).unwrap().outcome;
     assert_eq!((outcome.progress, outcome.reason), (Progress::Pending, Some(Reason::Throttled)));
     offline.now = offline.now + Duration::from_secs(2);
     offline.core.enqueue(&early);
@@ -257,7 +257,7 @@ fn an_object_behind_a_webhook_delays_neither_siblings_nor_later_waves() {
     assert!(offline.names().contains(&"sibling"));
     offline.begun.retain(|(_, key)| &*key.name != "sibling");
     let sibling = key("", "Secret", "sibling");
-    let id = offline.core.objects.get(&sibling).unwrap().work.in_flight().expect("it is under way");
+    let id = offline.core.model.objects.get(&sibling).unwrap().work.in_flight().expect("it is under way");
     let written = made(created(&sibling, None));
     offline.step(Event::Executed { id, result: written });
 
@@ -274,7 +274,7 @@ fn an_object_behind_a_webhook_delays_neither_siblings_nor_later_waves() {
     let written = made(created(&elsewhere, None));
     offline.step(Event::Executed { id, result: written });
     assert_eq!(offline.names(), ["c032", "c033", "later"]);
-    let waiting = &offline.core.objects.get(&key("", "ConfigMap", "c099")).unwrap().outcome;
+    let waiting = &offline.core.model.objects.get(&key("", "ConfigMap", "c099")).unwrap().outcome;
     assert_eq!((waiting.progress, waiting.reason), (Progress::Pending, Some(Reason::Webhook)));
     assert!(waiting.message.contains("a.b"));
 
@@ -288,7 +288,7 @@ fn an_object_behind_a_webhook_delays_neither_siblings_nor_later_waves() {
     while let Some(at) = offline.begun.iter().position(|(_, key)| &*key.kind.kind == "ConfigMap") {
         assert!(offline.names().len() <= 5, "{:?}", offline.names());
         let (id, key) = offline.begun.remove(at);
-        let (me, entry) = (offline.core.me().unwrap(), offline.core.desired.get(&key).unwrap());
+        let (me, entry) = (offline.core.model.me().unwrap(), offline.core.model.desired.get(&key).unwrap());
         let mark = Some(Arc::new(plan::mark_of(me, entry, &ApplyPolicy::default(), Origin::Created)));
         let managed = Some(tideline_common::Digest::of(b"managed"));
         offline.step(Event::Executed { id, result: made(Observed { managed, mark, ..created(&key, None) }) });
@@ -372,7 +372,7 @@ fn a_kind_that_cannot_be_listed_does_not_hold_up_the_others() {
     assert_eq!(offline.names(), ["a"], "a creation needs no list, and finds out");
     offline.step(Event::Listed { kind: deployment.key.kind, objects: Vec::new() });
     assert_eq!(offline.names(), ["a", "d"]);
-    assert!(offline.core.kinds.in_sync(), "that one is denied, and is said apart");
+    assert!(offline.core.model.kinds.in_sync(), "that one is denied, and is said apart");
 }
 
 #[test]
@@ -384,7 +384,7 @@ fn a_kind_that_may_be_listed_and_not_watched_is_maintained_and_reported_steadily
     let kind = key.kind;
     let mut said = Vec::new();
     let mut note = |offline: &Offline| {
-        let conditions = offline.core.kinds.conditions(&offline.core.forbidden_kinds);
+        let conditions = offline.core.model.kinds.conditions(&offline.core.model.forbidden_kinds);
         said.push(conditions.into_iter().map(|it| (it.reason, it.message)).collect::<Vec<_>>());
     };
     offline.step(Event::Executed { id, result: written("7") });
@@ -392,8 +392,8 @@ fn a_kind_that_may_be_listed_and_not_watched_is_maintained_and_reported_steadily
     for version in ["8", "9"] {
         offline.step(Event::Unwatched { kind: kind.clone(), message: "cannot watch".into() });
         note(&offline);
-        assert!(!offline.core.kinds.is_forbidden(&kind), "how it does is known");
-        assert!(offline.core.kinds.in_sync());
+        assert!(!offline.core.model.kinds.is_forbidden(&kind), "how it does is known");
+        assert!(offline.core.model.kinds.in_sync());
         // A list without it counts.
         offline.step(Event::Listed { kind: kind.clone(), objects: Vec::new() });
         note(&offline);
@@ -462,7 +462,8 @@ fn after_a_restart_removals_go_in_reverse_though_their_entries_are_gone() {
     let removing = removing.map(|removal| (removal, RemovalPolicy::default()));
     offline.loaded.removing = removing.collect();
     let core = Core::new(config(), offline.loaded.clone());
-    let waves: BTreeMap<_, _> = core.removals.iter().map(|(gone, removal)| (&*gone.key.name, removal.wave)).collect();
+    let waves: BTreeMap<_, _> =
+        core.model.removals.iter().map(|(gone, removal)| (&*gone.key.name, removal.wave)).collect();
     assert_eq!(waves, BTreeMap::from([("early", -5), ("late", 5)]));
 }
 
@@ -595,14 +596,14 @@ fn a_read_is_dropped_once_its_object_is_written() {
     let key = key("", "ConfigMap", "c");
     world.hub.put(&key, 1, 1);
     world.quiesce();
-    let object = world.core.objects.get_mut(&key).unwrap();
+    let object = world.core.model.objects.get_mut(&key).unwrap();
     let seen = object.seen().cloned().expect("it stands");
     object.presence.probe(seen);
     world.hub.remove(&key);
-    while !world.core.objects.get(&key).unwrap().work.is_in_flight() {
+    while !world.core.model.objects.get(&key).unwrap().work.is_in_flight() {
         world.advance();
     }
-    assert!(world.core.objects.get_mut(&key).unwrap().presence.take_probe().is_none());
+    assert!(world.core.model.objects.get_mut(&key).unwrap().presence.take_probe().is_none());
 }
 
 /// Nothing shows it but its creation, which is refused.

@@ -130,7 +130,7 @@ fn an_object_recreated_after_the_list_is_removed_too() {
         assert_eq!(removing.ends(found(standing("u2", 1))), "Get");
         assert_eq!(removing.ends(OpResult::Delete(Ok(Deleted::Gone))), "Delete u2");
         assert!(removing.begun.is_empty());
-        assert!(removing.core.removals.values().all(|removal| removal.state == RemovalState::Done));
+        assert!(removing.core.model.removals.values().all(|removal| removal.state == RemovalState::Done));
     }
 }
 
@@ -141,7 +141,7 @@ fn an_object_that_has_another_owner_by_now_is_left_alone() {
         let mut removing = listed_as_before(true);
         assert_eq!(removing.ends(there), "Get");
         assert!(removing.begun.is_empty());
-        assert!(removing.core.removals.values().all(|removal| removal.state == RemovalState::Done));
+        assert!(removing.core.model.removals.values().all(|removal| removal.state == RemovalState::Done));
     }
 }
 
@@ -157,14 +157,14 @@ fn an_object_unknown_to_the_journal_is_removed_only_after_the_hub_was_heard() {
         let mut removing = begin(policy, true, Hub::IsAway, standing("u5", source));
         assert!(removing.begun.is_empty(), "{policy:?}: nobody has said what is to be there now");
         let held = RemovalState::Held(Reason::Unavailable, String::new());
-        assert!(removing.core.removals.values().all(|removal| removal.state == held));
+        assert!(removing.core.model.removals.values().all(|removal| removal.state == held));
         // The hub says that nothing is new: what the journal says is current.
         removing.core.history_whole(Monotonic::START);
         removing.step(Event::ApiServerProbe { answers: true });
         assert_eq!(removing.ends(OpResult::Delete(Ok(Deleted::Gone))), "Delete u5");
         let core = &removing.core;
-        assert!(core.removals.values().all(|removal| removal.state == RemovalState::Done));
-        assert_eq!(core.recorded, 0, "what was deleted is not known of any more, whatever source it was of");
+        assert!(core.model.removals.values().all(|removal| removal.state == RemovalState::Done));
+        assert_eq!(core.model.recorded, 0, "what was deleted is not known of any more, whatever source it was of");
     }
 }
 

@@ -214,7 +214,7 @@ impl Server {
         let policy = RemovalPolicy::Tombstone(PrunePolicy { prune, ..PrunePolicy::LEAST });
         let again = instead.is_some_and(|(source, _)| source == 1);
         for entry in &put {
-            self.core.inputs.hold(entry.input);
+            self.core.model.inputs.hold(entry.input);
         }
         self.core.begin_switch(Box::new(Change {
             accepted: attested(accepted),
@@ -249,7 +249,7 @@ impl Server {
         if matches!(op, Op::DryRunCreate { .. }) {
             self.would_be_created = matches!(result, OpResult::DryRunCreate(Ok(())));
         }
-        if matches!(op, Op::Delete { .. }) && self.core.desired.get(&web()).is_some_and(is_applied) {
+        if matches!(op, Op::Delete { .. }) && self.core.model.desired.get(&web()).is_some_and(is_applied) {
             assert!(
                 std::mem::take(&mut self.would_be_created),
                 "it was deleted, and nobody knows that it can be made again"
@@ -331,7 +331,7 @@ impl Server {
     }
 
     fn outcome(&self) -> (Progress, Option<Reason>) {
-        let object = self.core.objects.get(&web()).expect("it is assigned");
+        let object = self.core.model.objects.get(&web()).expect("it is assigned");
         (object.outcome.progress, object.outcome.reason)
     }
 
@@ -340,7 +340,7 @@ impl Server {
         let end = self.now + WATCHED;
         loop {
             let at_once = self.answer_all();
-            if at_once > AT_ONCE_MAX || self.asked.len() > IN_ALL_MAX * self.core.removals.len().max(1) {
+            if at_once > AT_ONCE_MAX || self.asked.len() > IN_ALL_MAX * self.core.model.removals.len().max(1) {
                 return Err(self.asked.join("\n"));
             }
             match self.timer.take() {
@@ -533,7 +533,7 @@ fn an_object_that_only_a_creation_found_or_left_is_removed() {
         let mut asked: Vec<_> = asked.collect();
         asked.dedup();
         assert_eq!(asked, expected, "{case}");
-        let mut removals = server.core.removals.values();
+        let mut removals = server.core.model.removals.values();
         assert!(removals.all(|removal| removal.state == RemovalState::Done), "{case}");
     }
 }
@@ -573,8 +573,8 @@ fn an_object_of_an_unanswered_creation_is_orphaned_before_it_is_taken_over() {
         let mut asked: Vec<_> = server.asked.iter().filter_map(|asked| asked.split(' ').nth(2)).collect();
         asked.dedup();
         assert_eq!(asked, expected, "{case}");
-        assert!(server.core.removals.values().all(|removal| removal.state == RemovalState::Done), "{case}");
-        let object = server.core.objects.get(&web()).expect("it is assigned");
+        assert!(server.core.model.removals.values().all(|removal| removal.state == RemovalState::Done), "{case}");
+        let object = server.core.model.objects.get(&web()).expect("it is assigned");
         let origin = object.record.as_ref().map(|record| record.origin);
         let taken_over = policy.takeover != Takeover::Never;
         assert_eq!(origin, taken_over.then_some(Origin::Adopted), "{case}");
@@ -597,7 +597,7 @@ fn an_immutable_object_is_deleted_only_if_a_dry_run_shows_that_it_can_be_created
         server.answer_all();
         let asked: Vec<_> = server.asked.iter().filter_map(|asked| asked.split(' ').nth(2)).collect();
         assert_eq!(asked, expected, "{dry_run:?}");
-        let outcome = server.core.objects.get(&web()).expect("it stands").outcome.clone();
+        let outcome = server.core.model.objects.get(&web()).expect("it stands").outcome.clone();
         match dry_run {
             Says::Failed(reason) => assert_eq!(outcome.reason, Some(reason), "{}", outcome.message),
             _ => assert_eq!(outcome.progress, Progress::Applied),
@@ -613,7 +613,8 @@ fn a_read_is_ignored_once_something_newer_was_seen() {
     for (version, expected) in [("5", &[][..]), ("7", &["Apply"])] {
         let mut server = Server::new(&known, [Says::Done; 8]);
         server.answer_all();
-        let seen = server.core.objects.get(&web()).and_then(|object| object.seen().cloned()).expect("it was created");
+        let seen =
+            server.core.model.objects.get(&web()).and_then(|object| object.seen().cloned()).expect("it was created");
         assert_eq!(&*seen.resource_version, "6");
         let late = Observed { uid: seen.uid, resource_version: version.into(), ..observed(Some(1), true) };
         server.reads(Purpose::Read(ReadFor::Write), late);
@@ -636,7 +637,7 @@ fn a_read_for_a_removal_brings_forward_no_entry_in_backoff() {
             server.core.retry(server.now, &web(), None);
         }
         server.reads(Purpose::ReadForRemoval { tombstone: tombstone.clone(), wave: 0 }, observed(Some(1), false));
-        let object = server.core.objects.get(&web()).expect("it is assigned");
+        let object = server.core.model.objects.get(&web()).expect("it is assigned");
         assert_eq!((object.work.is_busy(), object.work.is_waiting()), (true, waits));
     }
 }

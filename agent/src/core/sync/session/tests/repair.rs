@@ -38,7 +38,7 @@ fn a_body_that_is_found_missing_while_a_poll_is_open_is_fetched_when_that_ends()
     let entries: Vec<_> = held().entries;
     script.event("start", Event::Started);
     script.answer(1, session());
-    script.core.inputs.lost(&entries[0].input);
+    script.core.model.inputs.lost(&entries[0].input);
     script.core.session.distrust();
     script.answers(RequestId(2), DesiredAnswer::NothingNew);
     let (asked, request) = script.asks_on();
@@ -68,13 +68,13 @@ fn an_object_whose_body_was_missing_is_requeued_once_it_is_fetched() {
     script.event("start", Event::Started);
     script.answer(1, session());
     let missing = Arc::clone(&entries[0]);
-    script.core.inputs.lost(&missing.input);
+    script.core.model.inputs.lost(&missing.input);
     script.core.session.distrust();
     let kind = missing.key.kind.clone();
     let served = Served::Yes { namespaced: true, status: false };
     script.event("kind", Event::Kind { kind: kind.clone(), served });
     script.event("list", Event::Listed { kind, objects: Vec::new() });
-    let reason = |script: &Script| script.core.objects.get(&missing.key).and_then(|object| object.outcome.reason);
+    let reason = |script: &Script| script.core.model.objects.get(&missing.key).and_then(|object| object.outcome.reason);
     assert_eq!(reason(&script), Some(Reason::BodyMissing));
     script.answers(RequestId(2), DesiredAnswer::NothingNew);
     let (asked, _) = script.asks_on();
@@ -155,7 +155,7 @@ fn a_delta_that_contradicts_the_accepted_set_is_remembered_until_a_complete_set_
         let effects = script.answers(asked, DesiredAnswer::Page(whole(8, &[])));
         assert!(!removes(&effects), "nothing says that it was taken out: {effects:?}");
         let (asked, _) = question(&persisted(&mut script, effects));
-        assert_eq!(script.core.desired.len(), 0);
+        assert_eq!(script.core.model.desired.len(), 0);
         // Of the complete set absence counts again.
         let effects = script.answers(asked, DesiredAnswer::SnapshotRequired { epoch: Epoch(1) });
         assert_eq!(question(&effects).1.since, None);

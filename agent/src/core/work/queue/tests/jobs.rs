@@ -25,9 +25,9 @@ fn a_job_that_is_gone_after_a_restart_is_read_and_not_run_again() {
     offline.step(Event::Executed { id, result: written });
     offline.restart();
     assert!(offline.begun.is_empty());
-    let id = offline.core.objects.get(&key).unwrap().work.in_flight().expect("it is looked for");
+    let id = offline.core.model.objects.get(&key).unwrap().work.in_flight().expect("it is looked for");
     offline.step(Event::Executed { id, result: OpResult::Get(Ok(None)) });
-    let object = offline.core.objects.get(&key).unwrap();
+    let object = offline.core.model.objects.get(&key).unwrap();
     assert_eq!((object.outcome.progress, object.outcome.reason), (Progress::Withheld, Some(Reason::Vanished)));
     assert!(offline.begun.is_empty());
 }
@@ -39,7 +39,7 @@ fn after_lost_history_an_existing_object_may_be_recreated_unless_it_is_a_job() {
         let entry = entry(&key(group, kind, "once"), 1, 1);
         let (key, source_uid) = (&entry.key, &entry.source.uid);
         let told = |fact| TerminalFact { key: key.clone(), source_uid: source_uid.clone(), fact };
-        let known = |core: &Core| core.objects.get(key).and_then(|object| object.happened(source_uid));
+        let known = |core: &Core| core.model.objects.get(key).and_then(|object| object.happened(source_uid));
         let core = &mut offline.core;
         core.note_told(&told(Terminal::MayHaveRun));
         core.see(key, Observed { key: key.clone(), ..created(key, None) });
@@ -60,6 +60,6 @@ fn a_finished_job_stays_finished_whatever_the_hub_says_later() {
     for fact in [Terminal::CreatedOnce, Terminal::Finished, Terminal::CreatedOnce, Terminal::MayHaveRun] {
         offline.core.note_told(&told(fact));
     }
-    let known = offline.core.objects.get(&key).and_then(|object| object.happened(&source_uid));
+    let known = offline.core.model.objects.get(&key).and_then(|object| object.happened(&source_uid));
     assert_eq!(known, Some(Terminal::Finished));
 }
