@@ -27,10 +27,10 @@ use tideline_common::{
 
 mod audit;
 mod decide;
-mod disk;
 mod interface;
 mod jitter;
 mod model;
+mod observe;
 mod report;
 mod sync;
 mod work;
@@ -57,15 +57,14 @@ pub use work::aimd::ConcurrencyReading;
 use crate::namespaces::Namespaces;
 use audit::copies::Copies;
 use audit::patrol::Patrol;
-use audit::restored::Restored;
 use decide::approve::Approvals;
 use decide::fuse::Fuse;
 use decide::gate::Gates;
 pub use decide::ran::RAN_MAX;
 use decide::ran::Ran;
-use disk::Disk;
 use jitter::Jitter;
 use model::Model;
+use model::disk::Then;
 use model::inputs::Inputs;
 use model::removal::Cause;
 use report::associated::Associates;
@@ -179,7 +178,6 @@ pub struct Core {
     copies: Copies,
     associates: Associates,
     ran: Ran,
-    restored: Restored,
     fuse: Fuse,
     approvals: Approvals,
     gates: Gates,
@@ -187,7 +185,6 @@ pub struct Core {
     patrol: Patrol,
     reports: Reports,
     kube_events: KubeEvents,
-    disk: Disk,
     handed_to: Option<Enrolled>,
     /// The version of it that the edges know.
     told_decommission: Option<DecommissionReport>,
@@ -252,7 +249,6 @@ impl Core {
             copies: Copies::default(),
             associates: Associates::default(),
             ran: Ran::new(ran),
-            restored: Restored::default(),
             fuse: Fuse::new(config.fuse),
             approvals: Approvals::default(),
             gates: Gates::default(),
@@ -260,7 +256,6 @@ impl Core {
             patrol: Patrol::default(),
             reports: Reports::default(),
             kube_events: KubeEvents::default(),
-            disk: Disk::default(),
             handed_to,
             told_decommission: None,
             phase: Phase::Running,
@@ -269,27 +264,27 @@ impl Core {
         // The entries first: records of objects that are as they say are kept with them.
         for entry in entries {
             core.put_entry(entry);
-            core.compact_if_many();
+            core.model.compact_if_many();
         }
-        core.resume_restored(kinds, came_back);
+        core.model.resume_restored(kinds, came_back);
         for (key, record) in applied {
             core.model.kinds.refer(&key, &record.version);
-            core.there_was(&key.kind, &record.version);
+            core.model.there_was(&key.kind, &record.version);
             core.model.objects.at(&key).record = Some(record);
             core.model.recorded += 1;
             core.tell_gates(&key);
-            core.compact_if_many();
+            core.model.compact_if_many();
         }
         for report in unsent {
             let object = core.model.objects.at(&report.key);
             object.terminal = report.terminal.map(|fact| (report.source_uid, fact));
             core.tell_gates(&report.key);
-            core.compact_if_many();
+            core.model.compact_if_many();
         }
         for (tombstone, policy) in removing {
             core.put_removal(tombstone, policy, None, Cause::Unassigned);
         }
-        core.pack();
+        core.model.pack();
         core.fuse.resume(passed, held, |tombstone| core.model.removals.contains_key(tombstone));
         core
     }
@@ -310,12 +305,12 @@ impl Core {
         let known = std::mem::take(&mut self.mode);
         let mode = mode.map_or_else(|| known.clone(), |heard| known.clone().having_heard(heard));
         if mode != known {
-            self.disk.write(Write::Mode(mode.clone()));
+            self.model.disk.write(Write::Mode(mode.clone()));
         }
         self.mode = mode;
         if let Some(history) = history {
             self.history = history;
-            self.disk.write(Write::History(history));
+            self.model.disk.write(Write::History(history));
         }
         self
     }
@@ -386,7 +381,7 @@ impl Core {
 
     fn started(&mut self, now: Monotonic, out: &mut Effects) {
         self.recall_mode(out);
-        self.drop_bodies();
+        self.model.drop_bodies();
         self.fuse.started(now);
         self.retire_all();
         self.reports.everything(self.model.objects.names(), now);
@@ -402,12 +397,12 @@ impl Core {
     }
 
     fn persisted(&mut self, now: Monotonic, id: PersistId, result: Result<(), String>, out: &mut Effects) {
-        for then in self.disk.persisted(now, id, result, &mut self.jitter) {
+        for then in self.model.disk.persisted(now, id, result, &mut self.jitter) {
             match then {
-                disk::Then::Recorded(key) => self.recorded(now, &key),
-                disk::Then::Switched(change) => self.switched(now, *change, out),
-                disk::Then::Enrolled => self.became_target(out),
-                disk::Then::Passed(tombstone, wave) => self.passed(&tombstone, wave),
+                Then::Recorded(key) => self.recorded(now, &key),
+                Then::Switched(change) => self.switched(now, *change, out),
+                Then::Enrolled => self.became_target(out),
+                Then::Passed(tombstone, wave) => self.passed(&tombstone, wave),
             }
         }
         self.fetch_more(out);
@@ -422,7 +417,7 @@ impl Core {
         self.tell_decommission(out);
         self.keep_held();
         self.forget_passed(now);
-        self.disk.flush(now, out);
+        self.model.disk.flush(now, out);
         self.flush_events(out);
         self.flush_associated(now, out);
         self.report(now, out);
@@ -433,31 +428,19 @@ impl Core {
             self.copies.watched(&watch);
             out.push(Effect::Watch(watch));
         }
-        self.compact();
+        self.model.compact();
         self.patrol(now, out);
         // While nothing begins, no wave is given up, and the agent would be woken for that over and over.
         let gates = self.gates.next_due().filter(|_| self.begins(now));
-        let due = [self.work.next_retry(), self.work.next_given_up(now), gates, self.disk.next_retry()];
+        let due = [self.work.next_retry(), self.work.next_given_up(now), gates, self.model.disk.next_retry()];
         let retry = due.into_iter().flatten().chain(self.list_first_until(now)).min();
         self.work.set_timer(retry, out);
         // Without a session nothing can be reported. One that is being renewed is waited for.
         let quiet = !self.renews_session() && (self.session_name().is_none() || self.reports.is_quiet());
-        let idle = self.work.is_idle() && self.disk.is_idle() && quiet;
+        let idle = self.work.is_idle() && self.model.disk.is_idle() && quiet;
         if self.phase == Phase::Stopping && idle && !self.say_goodbye(now, out) {
             self.phase = Phase::Ended;
             out.push(Effect::Stopped);
-        }
-    }
-
-    fn compact(&mut self) {
-        let me = self.model.me();
-        self.model.objects.compact(&self.model.desired, me);
-    }
-
-    /// For steps that touch many objects.
-    fn compact_if_many(&mut self) {
-        if self.model.objects.is_wide_open() {
-            self.compact();
         }
     }
 }

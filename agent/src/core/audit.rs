@@ -3,4 +3,3 @@
 pub(super) mod copies;
 pub(super) mod drift;
 pub(super) mod patrol;
-pub(super) mod restored;

@@ -2,19 +2,22 @@
 //!
 //! An [`Object`](object::Object) is one place at the cluster: its [`WorkState`](work_state::WorkState) says where it is in the
 //! work, its [`Presence`](presence::Presence) what is known to stand there. Most are at rest, and [compacted](compact) into rows
-//! of a few bytes; [`objects`] has both kinds, and expands what is touched. [`observe`] takes in what the cluster says.
+//! of a few bytes; [`objects`] has both kinds, and expands what is touched. What changes is queued for the journal, in [`disk`].
 
 pub(super) mod change;
 pub(super) mod compact;
+pub(super) mod disk;
 pub(super) mod forbidden_kinds;
 pub(super) mod inputs;
 pub(super) mod key_ref;
 pub(super) mod kinds;
 pub(super) mod object;
 pub(super) mod objects;
-pub(super) mod observe;
+pub(super) mod ownership;
 pub(super) mod presence;
+pub(super) mod records;
 pub(super) mod removal;
+pub(super) mod restored;
 pub(super) mod rows;
 pub(super) mod seen;
 pub(super) mod shared;
@@ -24,15 +27,23 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tideline_common::wire::v1::Decommission;
-use tideline_common::{ApplyPolicy, DesiredSet, Digest, Formers, HubId, Monotonic, ObjectKey, TargetId, Tombstone};
+use tideline_common::{
+    ApplyPolicy, DesiredSet, Digest, Formers, GroupKind, HubId, Monotonic, ObjectKey, ReportClass, TargetId, Tombstone,
+    Uid,
+};
 
+use crate::core::interface::observed::Observed;
+use crate::core::interface::write::Write;
 use crate::namespaces::Namespaces;
+use disk::Disk;
 use forbidden_kinds::ForbiddenKinds;
 use inputs::Inputs;
 use kinds::Kinds;
-use object::Me;
+use object::{Me, Status};
 use objects::Objects;
 use removal::{JournalAge, Removal};
+use restored::Restored;
+use seen::Seen;
 use shared::Shared;
 
 /// What is known of the cluster, and what is wanted there. Bounded by what is placed at its target: it keeps no body, and no
@@ -62,11 +73,14 @@ pub(super) struct Model {
     /// Objects that stand, as the journal knows them.
     pub(super) recorded: usize,
     pub(super) kinds: Kinds,
+    pub(super) restored: Restored,
     pub(super) forbidden_kinds: ForbiddenKinds,
     /// The same for refusals of webhooks, policies and quotas: those concern single objects, and are no missing right.
     pub(super) not_admitted: ForbiddenKinds,
     /// The journal was empty at the start, so marks are believed where they match, and nothing is applied twice.
     pub(super) believe_marks: bool,
+    /// By which the journal learns of all that.
+    pub(super) disk: Disk,
 }
 
 impl Model {
@@ -89,14 +103,86 @@ impl Model {
             told_ahead: BTreeSet::new(),
             recorded: 0,
             kinds: Kinds::new(namespaces),
+            restored: Restored::default(),
             forbidden_kinds: ForbiddenKinds::default(),
             not_admitted: ForbiddenKinds::default(),
             believe_marks: false,
+            disk: Disk::default(),
         }
     }
 
     /// Whose agent this is, once it is a target.
     pub(super) fn me(&self) -> Option<Me> {
         self.target.map(|target| Me { hub: self.hub, target, formers: self.formers })
+    }
+
+    /// Whether the set assigns this source to a key.
+    pub(in crate::core) fn assigns(&self, key: &ObjectKey, source: &Uid) -> bool {
+        self.desired.get(key).is_some_and(|entry| entry.source.uid == *source)
+    }
+
+    /// A tree that grew in the order of its keys is half empty: it is rebuilt.
+    pub(in crate::core) fn pack(&mut self) {
+        self.desired.pack();
+        self.objects.pack();
+        self.inputs.pack();
+    }
+
+    /// After a start: bodies that a crash left behind.
+    pub(in crate::core) fn drop_bodies(&mut self) {
+        let unnamed = self.inputs.take_all_unnamed();
+        self.drop_inputs(unnamed);
+    }
+
+    pub(in crate::core) fn drop_inputs(&mut self, unnamed: Vec<Digest>) {
+        if !unnamed.is_empty() {
+            self.disk.write(Write::DropBodies(unnamed));
+        }
+    }
+
+    pub(in crate::core) fn compact(&mut self) {
+        let me = self.me();
+        self.objects.compact(&self.desired, me);
+    }
+
+    /// For steps that touch many objects.
+    pub(in crate::core) fn compact_if_many(&mut self) {
+        if self.objects.is_wide_open() {
+            self.compact();
+        }
+    }
+
+    /// Every key of a kind of which something is known, in order.
+    pub(in crate::core) fn keys_of(&self, kind: &GroupKind) -> Vec<ObjectKey> {
+        let from = ObjectKey::new(kind.clone(), "", "");
+        self.objects.keys_from(&from).take_while(|key| key.kind == *kind).cloned().collect()
+    }
+
+    /// How much is reported of an object: as its entry says, or the entry that it was last written for.
+    pub(in crate::core) fn report_class(&self, key: &ObjectKey) -> &ReportClass {
+        let recorded = || self.objects.get(key).and_then(|object| Some(object.record.as_ref()?.policy));
+        let policy = self.desired.get(key).map(|entry| entry.policy).or_else(recorded);
+        policy.and_then(|policy| self.policies.get(&policy)).map_or(&ReportClass::Status, |policy| &policy.report)
+    }
+
+    /// Takes a look at an object into account: whether it could change a decision. None if a later look was taken.
+    pub(super) fn see(&mut self, key: &ObjectKey, observed: Observed) -> Option<bool> {
+        let asked = self.report_class(key).has_body();
+        let object = self.objects.at(key);
+        let seen = Seen::from(&observed);
+        if object.seen().is_some_and(|former| seen.is_older_than(former)) {
+            return None;
+        }
+        let news = !object.seen().is_some_and(|former| former.decides_like(&seen));
+        object.presence.show(seen);
+        object.live.health = observed.health;
+        object.live.message = observed.health_message;
+        object.live.status = match observed.status {
+            Some(status) if asked => Status::Known(status),
+            Some(_) => Status::Dropped { failed: 0 },
+            None => Status::None,
+        };
+        object.translate_generation();
+        Some(news)
     }
 }

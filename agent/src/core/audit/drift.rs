@@ -123,7 +123,7 @@ impl Core {
             };
             let news = record != former;
             if news {
-                self.set_record(key, record);
+                self.model.set_record(key, record);
             } else {
                 // Only its mark was changed, which is no part of what was applied.
                 let message = "its mark was changed; every field of its source is as it was applied".to_owned();
@@ -134,7 +134,7 @@ impl Core {
         let since = record.drifted.clone().unwrap_or(at);
         let record = AppliedRecord { drifted: Some(Arc::clone(&since)), local, ..record.clone() };
         let message = describe(&since, differences, total);
-        self.set_record(key, record);
+        self.model.set_record(key, record);
         if let Some(object) = self.model.objects.get_mut(key) {
             object.drift = Some(Box::new(Drift { of: Fingerprint::from(seen), message: message.clone() }));
         }

@@ -184,7 +184,7 @@ impl Core {
 
     /// The kinds that are assigned, and those of which an object may have been restored.
     fn patrolled(&self) -> BTreeMap<GroupKind, Arc<str>> {
-        self.restored.kinds().chain(self.model.kinds.needed()).collect()
+        self.model.restored.kinds().chain(self.model.kinds.needed()).collect()
     }
 
     /// Lists the next kind, or ends this round of lists.
@@ -253,7 +253,7 @@ impl Core {
             // Nothing follows from an item that cannot be read.
             let matter = listed.as_ref().map_or(Matter::Busy, |seen| self.matter(me, &item.key, Some(seen)));
             self.judge(now, &item.key, listed, matter);
-            self.compact_if_many();
+            self.model.compact_if_many();
         }
     }
 
@@ -280,8 +280,8 @@ impl Core {
         let Some(kind) = listing.kind.take() else { return };
         if result.is_ok() {
             self.copies.list_ended(&kind, list);
-            self.restored.listed(&kind);
-            for key in self.keys_of(&kind) {
+            self.model.restored.listed(&kind);
+            for key in self.model.keys_of(&kind) {
                 if self.model.objects.last_listed_in(&key).is_some_and(|last| last != list) {
                     let matter = self.matter(me, &key, None);
                     self.judge(now, &key, None, matter);
@@ -312,7 +312,7 @@ impl Core {
                     Matter::Suspect(_) => {
                         if listing.suspects.len() < SUSPECTS_MAX {
                             let version = listed.map(|listed| listed.resource_version);
-                            let listed = self.restored.has_listed(&key.kind);
+                            let listed = self.model.restored.has_listed(&key.kind);
                             listing.suspects.insert(key.clone(), Suspicion { version, listed });
                         }
                     }
@@ -468,7 +468,7 @@ impl Core {
 
     /// It carries our label, and is not assigned.
     fn matter_of_other(&self, me: Me, key: &ObjectKey, object: Option<&Object>, listed: &Seen) -> Matter {
-        let mut removals = self.removals_of(key).peekable();
+        let mut removals = self.model.removals_of(key).peekable();
         if removals.peek().is_some() {
             // Held removals are counted apart.
             return Matter::Busy;
@@ -499,7 +499,7 @@ impl Core {
 
     /// Assigned objects of a kind: those to be applied, and the others.
     fn count_assigned(&self, kind: &GroupKind) -> (u64, u64) {
-        let entries = self.keys_of(kind);
+        let entries = self.model.keys_of(kind);
         let entries = entries.iter().filter_map(|key| self.model.desired.get(key));
         entries.fold((0, 0), |(applied, withheld), entry| match entry.state {
             EntryState::Apply => (applied + 1, withheld),

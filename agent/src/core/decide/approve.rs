@@ -12,11 +12,11 @@ use std::time::Duration;
 
 use tideline_common::limits::DESIRED_OBJECTS_MAX;
 use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage, Decommission};
-use tideline_common::{ApproveDeletions, Monotonic, ObjectKey, Ownership, PrunePolicy, Tombstone, Uid};
+use tideline_common::{ApproveDeletions, Monotonic, ObjectKey, PrunePolicy, Tombstone};
 
 use super::fuse::Permission;
 use crate::core::Core;
-use crate::core::interface::write::{RemovalPolicy, Write};
+use crate::core::interface::write::RemovalPolicy;
 use crate::core::model::removal::{Cause, ORPHAN, before_all_of};
 
 /// The list in force, as far as it has arrived. At most [`DESIRED_OBJECTS_MAX`] removals are taken from it: a target cannot
@@ -130,25 +130,16 @@ impl Core {
     pub(in crate::core) fn take_up(&mut self, key: &ObjectKey) {
         let retired = self.model.decommission != Decommission::No;
         let asked = retired || !self.approvals.open.is_empty();
-        if !asked || self.model.desired.get(key).is_some() || self.removals_of(key).next().is_some() {
+        if !asked || self.model.desired.get(key).is_some() || self.model.removals_of(key).next().is_some() {
             return;
         }
-        let Some(source) = self.left_over(key) else { return };
+        let Some(source) = self.model.left_over(key) else { return };
         let removal = Tombstone { key: key.clone(), source };
         if retired {
             self.put_removal(removal, RemovalPolicy::default(), None, Cause::Retired);
         } else if let Some(approval) = self.approvals.open.get(&removal) {
             self.put_removal(removal, approval.policy(), None, Cause::Approved);
         }
-    }
-
-    /// The source of an object of ours that is in no set, from journal or mark.
-    pub(in crate::core) fn left_over(&self, key: &ObjectKey) -> Option<Uid> {
-        let (object, me) = (self.model.objects.get(key)?, self.model.me()?);
-        let mark = object.seen().filter(|seen| !seen.deleting).and_then(|seen| seen.mark.as_ref());
-        let ours = mark.filter(|mark| mark.ownership(me, key) == Ownership::Ours);
-        let recorded = object.record.as_ref().map(|record| record.source.clone());
-        recorded.or_else(|| ours.map(|mark| mark.source.uid.clone()))
     }
 
     /// Whether a removal that rests on its approval alone, or on the decommission, may not go on, because that has ended.
@@ -165,26 +156,6 @@ impl Core {
                 true
             }
             Some(Cause::Approved | Cause::Retired | Cause::Spared | Cause::Unassigned) | None => false,
-        }
-    }
-
-    /// A removal that was approved begins. Once it has, it is carried out like any other, whenever its approval ends.
-    pub(in crate::core) fn begun(&mut self, removal: &Tombstone) {
-        if self.model.removals.get(removal).is_some_and(|state| state.cause == Cause::Approved) {
-            self.see_through(removal);
-        }
-    }
-
-    /// From now on this removal needs no approval, in the journal too.
-    pub(in crate::core) fn see_through(&mut self, removal: &Tombstone) {
-        if let Some(state) = self.model.removals.get_mut(removal)
-            && state.cause != Cause::Unassigned
-        {
-            state.cause = Cause::Unassigned;
-            if self.model.decommission.keeps() {
-                state.policy = ORPHAN;
-            }
-            self.disk.write(Write::Removing { tombstone: removal.clone(), policy: state.policy });
         }
     }
 

@@ -301,7 +301,7 @@ impl Core {
     /// Whether a removal waits for a wave of a Placement that had the object, and for which.
     pub(in crate::core) fn holds_removal(&mut self, tombstone: &Tombstone) -> Option<String> {
         // An object that is assigned again is not removed: that must be known before it is created anew.
-        if self.gates.is_empty() || self.is_assigned_again(tombstone) {
+        if self.gates.is_empty() || self.model.is_assigned_again(tombstone) {
             return None;
         }
         let recorded = self.model.objects.get(&tombstone.key).and_then(|object| Some(object.record.as_ref()?.policy));

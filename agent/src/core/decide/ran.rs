@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use tideline_common::wire::v1::{Terminal, TerminalFact};
-use tideline_common::{Entry, ObjectKey, Ownership, Reason, Tombstone, Uid};
+use tideline_common::{Entry, ObjectKey, Reason, Tombstone, Uid};
 
 use super::plan::{Decision, NoAction};
 use crate::core::Core;
@@ -74,10 +74,10 @@ impl Core {
         if let Some((source, Terminal::Finished | Terminal::Started)) = fact {
             let tombstone = Tombstone { key: key.clone(), source };
             if let Some(number) = self.ran.put(&tombstone) {
-                self.disk.write(Write::Ran { number, tombstone });
+                self.model.disk.write(Write::Ran { number, tombstone });
             }
             while let Some(number) = self.ran.take_first() {
-                self.disk.write(Write::RanForgotten { number });
+                self.model.disk.write(Write::RanForgotten { number });
             }
         }
     }
@@ -87,7 +87,7 @@ impl Core {
         let tombstone = Tombstone { key: key.clone(), source: source.clone() };
         if let Some(number) = self.ran.take(&tombstone) {
             self.note_terminal(key, source.clone(), Terminal::Finished);
-            self.disk.write(Write::RanForgotten { number });
+            self.model.disk.write(Write::RanForgotten { number });
         }
     }
 
@@ -96,7 +96,7 @@ impl Core {
         let known = self.model.objects.get(key).and_then(|object| object.happened(source_uid));
         let noted = match fact {
             // The object may run anew, with another Pod template.
-            Terminal::Finished => !self.stands_for(key, source_uid),
+            Terminal::Finished => !self.model.stands_for(key, source_uid),
             Terminal::CreatedOnce | Terminal::Unknown => true,
             Terminal::Started | Terminal::MayHaveRun => {
                 !known.is_some_and(Terminal::happened) && !self.knows_of(key, source_uid)
@@ -118,7 +118,7 @@ impl Core {
         let known = self.model.objects.get_mut(key).filter(|object| object.happened(source) == Some(fact));
         let Some(object) = known else { return false };
         object.terminal = None;
-        self.disk.write(Write::Sent { key: key.clone() });
+        self.model.disk.write(Write::Sent { key: key.clone() });
         true
     }
 
@@ -133,7 +133,7 @@ impl Core {
     pub(in crate::core) fn has_run_as_it_is(&mut self, entry: &Entry) {
         let key = &entry.key;
         if let Some(record) = self.model.objects.get(key).and_then(|object| object.record.clone()) {
-            self.set_record(key, AppliedRecord { input: entry.input, ..record });
+            self.model.set_record(key, AppliedRecord { input: entry.input, ..record });
         }
     }
 
@@ -142,20 +142,10 @@ impl Core {
     pub(in crate::core) fn undoubt(&mut self, key: &ObjectKey) {
         let Some(object) = self.model.objects.get(key).filter(|_| !key.kind.is("batch", "Job")) else { return };
         if let Some((source, Terminal::MayHaveRun)) = object.terminal.clone()
-            && self.stands_for(key, &source)
+            && self.model.stands_for(key, &source)
         {
             self.note_terminal(key, source, Terminal::Released);
         }
-    }
-
-    /// Whether the object seen under its key is ours, for this source.
-    fn stands_for(&self, key: &ObjectKey, source: &Uid) -> bool {
-        let ours = || {
-            let object = self.model.objects.get(key)?;
-            let mark = object.seen()?.mark.as_deref()?;
-            Some(mark.source.uid == *source && mark.ownership(self.model.me()?, key) == Ownership::Ours)
-        };
-        ours().unwrap_or(false)
     }
 
     /// Whether this source was here before: what it did since is in the journal, or exists in the cluster.
@@ -165,10 +155,10 @@ impl Core {
         }
         let object = self.model.objects.get(key);
         let object = object.as_ref();
-        let assigned = self.assigns(key, source);
+        let assigned = self.model.assigns(key, source);
         let recorded = object.and_then(|object| object.record.as_ref()).is_some_and(|record| record.source == *source);
         let withheld = object.and_then(|object| object.happened(source)) == Some(Terminal::MayHaveRun);
-        recorded || self.stands_for(key, source) || (assigned && !withheld)
+        recorded || self.model.stands_for(key, source) || (assigned && !withheld)
     }
 }
 

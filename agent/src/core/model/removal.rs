@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use tideline_common::{Digest, Monotonic, ObjectKey, PrunePolicy, Reason, Tombstone, Version};
 
-use crate::core::interface::write::RemovalPolicy;
+use super::Model;
+use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
 
 /// A removal under way.
 #[derive(Debug, Default)]
@@ -75,4 +76,73 @@ pub(in crate::core) const ORPHAN: RemovalPolicy = RemovalPolicy::Tombstone(Prune
 /// Where the tombstones of a place begin: no UID is shorter than one character.
 pub(in crate::core) fn before_all_of(key: &ObjectKey) -> Tombstone {
     Tombstone { key: key.clone(), source: "\u{0}".parse().expect("it is one byte long") }
+}
+
+impl Model {
+    /// The removals under way for one key.
+    pub(in crate::core) fn removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
+        let key = key.clone();
+        self.removals.range(before_all_of(&key)..).take_while(move |(tombstone, _)| tombstone.key == key)
+    }
+
+    pub(in crate::core) fn open_removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
+        let any = (!self.removals.is_empty()).then(|| self.removals_of(key));
+        any.into_iter().flatten().filter(|(_, removal)| removal.state != RemovalState::Done)
+    }
+
+    /// Removals that were to orphan the object under this key, and had not when something was assigned to it again.
+    pub(in crate::core) fn overtaken(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
+        self.open_removals_of(key).filter(|(_, removal)| removal.policy.orphans())
+    }
+
+    pub(in crate::core) fn is_overtaken(&self, key: &ObjectKey) -> bool {
+        self.overtaken(key).next().is_some()
+    }
+
+    pub(in crate::core) fn is_assigned_again(&self, tombstone: &Tombstone) -> bool {
+        self.assigns(&tombstone.key, &tombstone.source)
+    }
+
+    pub(in crate::core) fn is_spared(&self, removal: &Tombstone) -> bool {
+        self.removals.get(removal).is_some_and(Removal::is_spared)
+    }
+
+    /// The removal of the object under the key, if that is of another source.
+    pub(in crate::core) fn other_removal(&self, tombstone: &Tombstone) -> Option<(Tombstone, &Removal)> {
+        let key = &tombstone.key;
+        let source = self.left_over(key).filter(|source| *source != tombstone.source)?;
+        let other = Tombstone { key: key.clone(), source };
+        let removal = self.removals.get(&other)?;
+        Some((other, removal))
+    }
+
+    pub(in crate::core) fn version_of(
+        &self,
+        tombstone: &Tombstone,
+        removal: &Removal,
+        record: Option<&AppliedRecord>,
+    ) -> Arc<str> {
+        let recorded = record.map(|record| Arc::clone(&record.version)).filter(|version| !version.is_empty());
+        removal.version.clone().or(recorded).unwrap_or_else(|| self.kinds.version(&tombstone.key.kind))
+    }
+
+    /// A removal that was approved begins. Once it has, it is carried out like any other, whenever its approval ends.
+    pub(in crate::core) fn begun(&mut self, removal: &Tombstone) {
+        if self.removals.get(removal).is_some_and(|state| state.cause == Cause::Approved) {
+            self.see_through(removal);
+        }
+    }
+
+    /// From now on this removal needs no approval, in the journal too.
+    pub(in crate::core) fn see_through(&mut self, removal: &Tombstone) {
+        if let Some(state) = self.removals.get_mut(removal)
+            && state.cause != Cause::Unassigned
+        {
+            state.cause = Cause::Unassigned;
+            if self.decommission.keeps() {
+                state.policy = ORPHAN;
+            }
+            self.disk.write(Write::Removing { tombstone: removal.clone(), policy: state.policy });
+        }
+    }
 }

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tideline_common::associated::Made;
 use tideline_common::wire::v1::{AssociatedReport, TargetCondition};
-use tideline_common::{AssociatedKind, Digest, Monotonic, ObjectKey, Ownership, Reason, Uid};
+use tideline_common::{AssociatedKind, Digest, Monotonic, ObjectKey, Reason, Uid};
 
 use super::rate::Rate;
 use crate::core::Core;
@@ -238,18 +238,10 @@ impl Core {
                 self.associates.aggregate.ask(key, follows);
             }
         }
-        let uid = self.uid_of_ours(key);
+        let uid = self.model.uid_of_ours(key);
         if self.associates.aggregate.bind(key, uid.as_ref()) {
             self.associates.touch(&Arc::new(key.clone()), now);
         }
-    }
-
-    /// The object under a key, if it is ours.
-    fn uid_of_ours(&self, key: &ObjectKey) -> Option<Uid> {
-        let (me, object) = (self.model.me()?, self.model.objects.get(key)?);
-        let seen = object.seen()?;
-        let ownership = seen.mark.as_ref()?.ownership(me, key);
-        (ownership == Ownership::Ours).then(|| seen.uid.clone())
     }
 
     /// A foreign object is adopted: its associated objects were seen before.

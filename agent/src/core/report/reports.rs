@@ -19,7 +19,7 @@ use tideline_common::wire::v1::{
 use tideline_common::{Digest, GroupKind, Monotonic, ObjectKey, Reason, SessionName, Tombstone, Uid, Version};
 
 use super::rate::Rate;
-use crate::core::decide::remove::{Evidence, Verdict, may_delete};
+use crate::core::decide::remove::{Evidence, Ground, Verdict, may_delete};
 use crate::core::interface::effect::{Effect, Effects, Request, RequestId, Timer};
 use crate::core::interface::event::{Answer, LinkFailure};
 use crate::core::interface::write::{AgentMode, RemovalPolicy, Write};
@@ -348,7 +348,7 @@ impl Core {
 
     fn removal_acknowledged(&mut self, now: Monotonic, tombstone: &Tombstone) {
         if self.model.removals.get(tombstone).is_some_and(|removal| removal.state == RemovalState::Done) {
-            self.disk.write(Write::Removed(tombstone.clone()));
+            self.model.disk.write(Write::Removed(tombstone.clone()));
             self.forget_removal(tombstone);
             // An object of ours may exist that the removal was not about.
             self.dirty(&tombstone.key, now);
@@ -360,7 +360,7 @@ impl Core {
         let names: Vec<KeyRef> = self.model.objects.names().cloned().collect();
         let mut awaited: BTreeSet<GroupKind> = BTreeSet::new();
         for name in &names {
-            let asked = self.report_class(name.key()).has_body();
+            let asked = self.model.report_class(name.key()).has_body();
             if let Some(object) = self.model.objects.get_mut(name.key()) {
                 object.told = None;
                 // The list brings it again.
@@ -371,14 +371,14 @@ impl Core {
                     }
                 }
             }
-            self.compact_if_many();
+            self.model.compact_if_many();
         }
         self.reports.everything(names.iter(), now);
         self.repeat_associated(now);
         let done = self.model.removals.iter().filter(|(_, removal)| removal.state == RemovalState::Done);
         let done: Vec<_> = done.map(|(tombstone, _)| tombstone.clone()).collect();
         let (overtaken, removed): (Vec<_>, Vec<_>) =
-            done.into_iter().partition(|tombstone| self.is_assigned_again(tombstone));
+            done.into_iter().partition(|tombstone| self.model.is_assigned_again(tombstone));
         self.reports.removed.extend(removed);
         self.reports.overtaken.extend(overtaken);
         if !awaited.is_empty() {
@@ -398,7 +398,7 @@ impl Core {
                 None => conditions.push(condition),
             }
         }
-        if let Some(problem) = self.disk.problem() {
+        if let Some(problem) = self.model.disk.problem() {
             let message = format!("the journal cannot be written: {problem}");
             conditions.push(TargetCondition { reason: Reason::Unavailable, count: 1, message });
         }
@@ -473,7 +473,7 @@ impl Core {
         }
         let Some(mut report) = self.object_report(&key, &object) else {
             // It is not known to be gone before its kind was listed.
-            if self.restored.awaits(&key) {
+            if self.model.restored.awaits(&key) {
                 return;
             }
             if let Some(source) = self.explain(&key, None) {
@@ -481,7 +481,7 @@ impl Core {
             }
             return;
         };
-        let explained = self.model.desired.get(&key).is_some() || self.removals_of(&key).next().is_some();
+        let explained = self.model.desired.get(&key).is_some() || self.model.removals_of(&key).next().is_some();
         let unexplained = (!explained).then(|| report.source_uid.clone());
         // It exists again, if it was ever gone.
         let there = Tombstone { key: key.clone(), source: report.source_uid.clone() };
@@ -496,7 +496,7 @@ impl Core {
                 self.reports.vanished(former);
             }
         }
-        let class = self.report_class(&key).clone();
+        let class = self.model.report_class(&key).clone();
         if !class.has_body()
             && let Some(object) = self.model.objects.get_mut(&key)
         {
@@ -567,7 +567,7 @@ impl Core {
             (None, Some(_)) => {
                 self.model.kinds.refer(key, &Arc::default());
                 let version = self.model.kinds.version(&key.kind);
-                self.there_was(&key.kind, &version);
+                self.model.there_was(&key.kind, &version);
             }
             (Some(_), None) => self.model.kinds.unrefer(key),
             (None, None) | (Some(_), Some(_)) => {}
@@ -577,7 +577,7 @@ impl Core {
 
     /// Whether an object that the hub is told of exists for this source.
     fn speaks_of(&self, Tombstone { key, source }: &Tombstone) -> bool {
-        let assigned = self.assigns(key, source);
+        let assigned = self.model.assigns(key, source);
         assigned || self.model.objects.get(key).is_some_and(|object| object.unexplained.as_ref() == Some(source))
     }
 
@@ -606,7 +606,7 @@ impl Core {
 
     /// The report of an object that is not assigned.
     fn leaving(&self, key: &ObjectKey, object: &Object) -> Option<(Uid, Progress, Option<Reason>, String)> {
-        let mut removals = self.removals_of(key).peekable();
+        let mut removals = self.model.removals_of(key).peekable();
         if removals.peek().is_some() {
             // A held removal waits for a person; the other removals of the key wait for it.
             let (tombstone, removal) = removals
@@ -620,12 +620,12 @@ impl Core {
             };
             return Some((tombstone.source.clone(), progress, reason, message));
         }
-        let source = self.left_over(key)?;
+        let source = self.model.left_over(key)?;
         let seen = object.seen().filter(|seen| !seen.deleting);
         let verdict = may_delete(&Evidence {
             me: self.model.me()?,
             key,
-            ground: self.ground_of_left_over(key),
+            ground: if self.model.is_restored(key) { Ground::Restored } else { Ground::Unexplained },
             entry: None,
             record: object.record.as_ref(),
             policy: RemovalPolicy::default(),

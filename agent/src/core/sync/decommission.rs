@@ -87,10 +87,6 @@ impl Core {
         }
     }
 
-    pub(in crate::core) fn is_spared(&self, removal: &Tombstone) -> bool {
-        self.model.removals.get(removal).is_some_and(Removal::is_spared)
-    }
-
     /// This was found under the key of an object that is to be spared.
     pub(in crate::core) fn stays(&mut self, now: Monotonic, removal: &Tombstone, seen: &Seen) {
         let record = self.model.objects.get(&removal.key).and_then(|object| object.record.clone());
@@ -101,11 +97,11 @@ impl Core {
             return self.removal_done(now, removal);
         }
         if seen.deleting {
-            self.see_through(removal);
+            self.model.see_through(removal);
             return self.enqueue(&removal.key);
         }
         if let Some(record) = record.filter(|record| record.orphaning && record.source == removal.source) {
-            self.set_record(&removal.key, AppliedRecord { orphaning: false, ..record });
+            self.model.set_record(&removal.key, AppliedRecord { orphaning: false, ..record });
         }
         self.let_stand(now, removal);
         self.enqueue(&removal.key);
@@ -118,7 +114,7 @@ impl Core {
         drop(object);
         // It still bears its mark, and is not due for orphaning any more.
         if let Some(record) = record.filter(|record| record.orphaning && record.source == removal.source && marked) {
-            self.set_record(&removal.key, AppliedRecord { orphaning: false, ..record });
+            self.model.set_record(&removal.key, AppliedRecord { orphaning: false, ..record });
         }
         self.dirty(&removal.key, now);
         self.forget_removal(removal);
@@ -145,7 +141,7 @@ impl Core {
         }
         match result {
             Ok(Step::Gone | Step::Finalizing | Step::Orphaned) => {
-                self.see_through(removal);
+                self.model.see_through(removal);
                 true
             }
             Ok(Step::Inspected { .. }) | Err(NotDone::Stale | NotDone::Failed(_)) => {

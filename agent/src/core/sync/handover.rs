@@ -15,16 +15,15 @@
 use std::sync::Arc;
 
 use tideline_common::wire::v1::Decommission;
-use tideline_common::{EntryState, Mark, Monotonic, ObjectKey, Ownership};
+use tideline_common::{Mark, Monotonic, ObjectKey};
 
 use crate::core::Core;
 use crate::core::decide::approve::Approvals;
-use crate::core::disk::Then;
 use crate::core::interface::effect::{Effects, Marked, Op};
 use crate::core::interface::observed::Observed;
 use crate::core::interface::op_result::NotDone;
 use crate::core::interface::write::{AppliedRecord, ChangeDetector, Enrolled, Write};
-use crate::core::model::kinds::View;
+use crate::core::model::disk::Then;
 use crate::core::model::seen::Seen;
 use crate::core::work::in_flight::{FollowUp, Purpose};
 use crate::core::work::queue::Next;
@@ -45,7 +44,7 @@ impl Core {
             self.approvals = Approvals::default();
             if self.model.decommission != Decommission::No {
                 self.model.decommission = Decommission::No;
-                self.disk.write(Write::Decommission(Decommission::No));
+                self.model.disk.write(Write::Decommission(Decommission::No));
             }
             // Nothing was reported as the new target yet.
             self.resend(now, out);
@@ -57,8 +56,8 @@ impl Core {
         }
         self.model.target = Some(enrolled.target);
         self.session.switching();
-        self.disk.write(Write::Enrolled(enrolled));
-        self.disk.then(Then::Enrolled);
+        self.model.disk.write(Write::Enrolled(enrolled));
+        self.model.disk.then(Then::Enrolled);
     }
 
     /// The new target is on disk. A set of the former target that was being written came before.
@@ -67,25 +66,8 @@ impl Core {
         self.open_session(out);
     }
 
-    /// What this place shows, if that has a mark of a former target that no application would write anew.
-    fn formers_mark(&self, key: &ObjectKey) -> Option<(Seen, Arc<Mark>)> {
-        let me = self.model.me().filter(|me| me.formers.iter().next().is_some())?;
-        if self.model.desired.get(key).is_some_and(|entry| entry.state == EntryState::Apply && !entry.implied) {
-            return None;
-        }
-        match self.model.kinds.view(key) {
-            View::Current | View::Lost => {}
-            View::Unlisted | View::Unknown | View::Missing | View::NamespaceExcluded => return None,
-        }
-        let object = self.model.objects.get(key)?;
-        let seen = object.seen().filter(|seen| !seen.deleting)?;
-        let mark = seen.mark.as_ref()?;
-        let formers = me.formers.contains(mark.target) && mark.ownership(me, key) == Ownership::Ours;
-        (formers && !object.work.is_in_flight()).then(|| (seen.clone(), Arc::clone(mark)))
-    }
-
     pub(in crate::core) fn enqueue_mark(&mut self, key: &ObjectKey) {
-        if self.formers_mark(key).is_some() {
+        if self.model.formers_mark(key).is_some() {
             self.work.mark(key.clone());
         }
     }
@@ -102,7 +84,7 @@ impl Core {
 
     /// Begins to rewrite a mark, if it still is a former target's.
     pub(in crate::core) fn begin_mark(&mut self, now: Monotonic, key: &ObjectKey, out: &mut Effects) {
-        let Some((seen, mark)) = self.formers_mark(key) else { return };
+        let Some((seen, mark)) = self.model.formers_mark(key) else { return };
         // Somebody may undo it, or refuse it: that the entry itself has nothing to do, as that of an implied namespace, ends
         // no wait.
         if self.waits_to_correct(now, key) {
@@ -150,7 +132,7 @@ impl Core {
         if let Some(record) = record.filter(as_recorded) {
             // The mark is in another managedFields entry of ours by now, which is no change by anybody else.
             let (managed, resource_version) = (observed.managed, Arc::clone(&observed.resource_version));
-            self.set_record(key, AppliedRecord { managed, resource_version, posted: true, ..record });
+            self.model.set_record(key, AppliedRecord { managed, resource_version, posted: true, ..record });
         }
         self.see_live(key, *observed);
         if let Some(object) = self.model.objects.get_mut(key) {

@@ -46,7 +46,7 @@ impl Core {
         self.approvals.void();
         if !self.is_broken() {
             self.history = Continuity::Broken;
-            self.disk.write(Write::History(Continuity::Broken));
+            self.model.disk.write(Write::History(Continuity::Broken));
             self.requeue_removals(now);
         }
     }
@@ -55,7 +55,7 @@ impl Core {
         self.journal_is_current();
         if self.is_broken() {
             self.history = Continuity::Whole;
-            self.disk.write(Write::History(Continuity::Whole));
+            self.model.disk.write(Write::History(Continuity::Whole));
             self.requeue_removals(now);
         }
     }

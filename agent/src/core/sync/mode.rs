@@ -157,7 +157,7 @@ impl Core {
             self.mode = mode;
             self.asked = 1;
             out.extend(self.mode_effect());
-            self.disk.write(Write::Mode(self.mode.clone()));
+            self.model.disk.write(Write::Mode(self.mode.clone()));
         }
         // A token that was not shown yet, or not for long, need not wait. That the agent's next key was refused, too, is no
         // reason to hurry.
@@ -179,7 +179,7 @@ impl Core {
         }
         if std::mem::take(&mut self.mode) != AgentMode::Active {
             out.push(Effect::Thaw);
-            self.disk.write(Write::Mode(AgentMode::Active));
+            self.model.disk.write(Write::Mode(AgentMode::Active));
         }
     }
 }

@@ -385,7 +385,7 @@ impl Core {
     pub(in crate::core) fn fetch_more(&mut self, out: &mut Effects) {
         let Some(session) = self.session.name else { return };
         let Link::Fetching { fetch, paused: false } = &mut self.session.link else { return };
-        while self.disk.has_room_for_bodies() {
+        while self.model.disk.has_room_for_bodies() {
             self.session.last += 1;
             let id = RequestId(self.session.last);
             let Some(wanted) = fetch.next(id) else { break };
@@ -413,7 +413,7 @@ impl Core {
                 let fetched = fetch.answered(id, answer);
                 for (input, text) in fetched.bodies {
                     self.model.inputs.hold(input);
-                    self.disk.write(Write::Body { input, text });
+                    self.model.disk.write(Write::Body { input, text });
                 }
                 if fetched.outdated {
                     self.session.strays = true;

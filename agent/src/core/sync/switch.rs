@@ -11,11 +11,11 @@ use tideline_common::{
 
 use crate::core::Core;
 use crate::core::decide::remove::wave_of;
-use crate::core::disk::Then;
 use crate::core::interface::effect::Effects;
 use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
 use crate::core::model::change::Change;
-use crate::core::model::removal::{Cause, ORPHAN, Removal, RemovalState, before_all_of};
+use crate::core::model::disk::Then;
+use crate::core::model::removal::{Cause, ORPHAN, Removal, RemovalState};
 
 /// Entries that came at once after which the maps by key are packed: a thousand leave some 70 KB of gaps.
 const PACK_MIN: usize = 1_000;
@@ -25,7 +25,7 @@ impl Core {
     pub(in crate::core) fn begin_switch(&mut self, mut change: Box<Change>) {
         self.resolve_policies(&mut change);
         let Change { accepted, put, remove, policies, tombstones, left_at: _, terminal, decommission } = &*change;
-        self.disk.write(Write::Accept {
+        self.model.disk.write(Write::Accept {
             accepted: *accepted,
             put: put.clone(),
             remove: remove.clone(),
@@ -37,23 +37,23 @@ impl Core {
             self.reports.forget_overtaken(tombstone);
             let known = self.model.removals.get(tombstone).filter(|removal| removal.state != RemovalState::Done);
             if known.is_none_or(|removal| removal.cause != Cause::Unassigned || removal.policy != *policy) {
-                self.disk.write(Write::Removing { tombstone: tombstone.clone(), policy: *policy });
+                self.model.disk.write(Write::Removing { tombstone: tombstone.clone(), policy: *policy });
             }
         }
         if *decommission != self.model.decommission {
-            self.disk.write(Write::Decommission(*decommission));
+            self.model.disk.write(Write::Decommission(*decommission));
         }
         for tombstone in self.left_by_keeping(&change) {
-            self.disk.write(Write::Removing { tombstone, policy: ORPHAN });
+            self.model.disk.write(Write::Removing { tombstone, policy: ORPHAN });
         }
         for removal in self.lapsed_by(&change) {
-            self.disk.write(Write::Removed(removal));
+            self.model.disk.write(Write::Removed(removal));
         }
         for fact in terminal {
             self.note_told(fact);
             self.model.told_ahead.insert(fact.key.clone());
         }
-        self.disk.then(Then::Switched(change));
+        self.model.disk.then(Then::Switched(change));
     }
 
     /// The last policy for a key counts for each removal that is under way there. A policy from before something was assigned
@@ -66,14 +66,14 @@ impl Core {
         for (told, policy) in &change.tombstones {
             if let RemovalPolicy::Tombstone(policy) = *policy {
                 // The present entry was to adopt an object that was due for orphaning, and has not yet.
-                let policy = match self.model.desired.get(&told.key).filter(|_| self.is_overtaken(&told.key)) {
+                let policy = match self.model.desired.get(&told.key).filter(|_| self.model.is_overtaken(&told.key)) {
                     Some(entry) => policy.overtaken(self.takeover_of(entry)),
                     None => policy,
                 };
                 let policy = self.as_it_was_found(&told.key, policy);
                 let kept = || self.model.desired.get(&told.key).map(|entry| &entry.source.uid);
                 let assigned = changes.get(&told.key).copied().unwrap_or_else(kept);
-                let open = self.open_removals_of(&told.key).map(|(tombstone, _)| tombstone);
+                let open = self.model.open_removals_of(&told.key).map(|(tombstone, _)| tombstone);
                 resolved.extend(open.chain([told]).map(|tombstone| {
                     let replaced = assigned.is_some_and(|source| *source != tombstone.source) && !policy.orphans();
                     let policy =
@@ -83,7 +83,7 @@ impl Core {
             }
         }
         for entry in &change.put {
-            for (tombstone, removal) in self.open_removals_of(&entry.key) {
+            for (tombstone, removal) in self.model.open_removals_of(&entry.key) {
                 if let RemovalPolicy::Tombstone(policy) = removal.policy
                     && !policy.orphans()
                     && tombstone.source != entry.source.uid
@@ -129,40 +129,10 @@ impl Core {
         if entry.implied { Takeover::Always } else { policy.unwrap_or(Takeover::Never) }
     }
 
-    pub(in crate::core) fn open_removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
-        let any = (!self.model.removals.is_empty()).then(|| self.removals_of(key));
-        any.into_iter().flatten().filter(|(_, removal)| removal.state != RemovalState::Done)
-    }
-
-    /// Removals that were to orphan the object under this key, and had not when something was assigned to it again.
-    pub(in crate::core) fn overtaken(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
-        self.open_removals_of(key).filter(|(_, removal)| removal.policy.orphans())
-    }
-
-    pub(in crate::core) fn is_overtaken(&self, key: &ObjectKey) -> bool {
-        self.overtaken(key).next().is_some()
-    }
-
     pub(in crate::core) fn nothing_overtaken(&mut self, now: Monotonic, key: &ObjectKey) {
-        for tombstone in self.overtaken(key).map(|(tombstone, _)| tombstone.clone()).collect::<Vec<_>>() {
+        for tombstone in self.model.overtaken(key).map(|(tombstone, _)| tombstone.clone()).collect::<Vec<_>>() {
             self.removal_done(now, &tombstone);
         }
-    }
-
-    pub(in crate::core) fn is_assigned_again(&self, tombstone: &Tombstone) -> bool {
-        self.assigns(&tombstone.key, &tombstone.source)
-    }
-
-    /// Whether the set assigns this source to a key.
-    pub(in crate::core) fn assigns(&self, key: &ObjectKey, source: &Uid) -> bool {
-        self.model.desired.get(key).is_some_and(|entry| entry.source.uid == *source)
-    }
-
-    /// A tree that grew in the order of its keys is half empty: it is rebuilt.
-    pub(in crate::core) fn pack(&mut self) {
-        self.model.desired.pack();
-        self.model.objects.pack();
-        self.model.inputs.pack();
     }
 
     /// The set is on disk: from now on it is the one in force.
@@ -229,7 +199,8 @@ impl Core {
             self.dirty(&key, now);
         }
         // Without an authorised removal nobody reads the key, so what no list shows there is forgotten.
-        for key in remove.iter().filter(|key| self.removals_of(key).next().is_none()).cloned().collect::<Vec<_>>() {
+        for key in remove.iter().filter(|key| self.model.removals_of(key).next().is_none()).cloned().collect::<Vec<_>>()
+        {
             self.forget_unshown(&key);
         }
         // A released fact is not recorded anew.
@@ -242,13 +213,13 @@ impl Core {
         self.decommission(now, decommission);
         self.history_whole(now);
         if self.session.take_strays() {
-            self.drop_bodies();
+            self.model.drop_bodies();
         } else {
             let unnamed = self.model.inputs.take_unnamed(unnamed);
-            self.drop_inputs(unnamed);
+            self.model.drop_inputs(unnamed);
         }
         if many {
-            self.pack();
+            self.model.pack();
         }
         self.poll(now, out);
     }
@@ -312,8 +283,8 @@ impl Core {
     ) {
         let key = &tombstone.key;
         let assigned = self.model.desired.get(key);
-        if self.is_assigned_again(&tombstone) && matches!(policy, RemovalPolicy::Absence(_)) {
-            self.disk.write(Write::Removed(tombstone));
+        if self.model.is_assigned_again(&tombstone) && matches!(policy, RemovalPolicy::Absence(_)) {
+            self.model.disk.write(Write::Removed(tombstone));
             return;
         }
         let counts = assigned.is_none();
@@ -355,7 +326,7 @@ impl Core {
         let Some(known) = done.map(|removal| removal.left) else { return };
         if left.is_none() || known != left {
             self.forget_removal(tombstone);
-        } else if self.is_assigned_again(tombstone) {
+        } else if self.model.is_assigned_again(tombstone) {
             self.reports.overtaken(tombstone.clone(), now);
         } else {
             self.reports.removed(tombstone.clone(), now);
@@ -364,7 +335,7 @@ impl Core {
 
     /// A source that was missing is assigned again, and nothing says that it was ever unassigned.
     pub(in crate::core) fn void_removal(&mut self, tombstone: &Tombstone) {
-        self.disk.write(Write::Removed(tombstone.clone()));
+        self.model.disk.write(Write::Removed(tombstone.clone()));
         self.forget_removal(tombstone);
     }
 
@@ -398,12 +369,12 @@ impl Core {
         // An orphaned object is not the one that the journal knows, whatever is assigned to its key.
         let forgotten = |record: &AppliedRecord| record.source == tombstone.source && (!assigned || record.orphaning);
         if self.model.objects.at(key).record.as_ref().is_some_and(forgotten) {
-            self.clear_record(key);
+            self.model.clear_record(key);
         }
         if !assigned && let Some(object) = self.model.objects.get_mut(key) {
             object.presence.clear_unshown();
         }
-        if self.is_assigned_again(tombstone) {
+        if self.model.is_assigned_again(tombstone) {
             // Earlier reports were of the time before, and the hub may not have believed them.
             if let Some(object) = self.model.objects.get_mut(key) {
                 object.told = None;
@@ -420,55 +391,9 @@ impl Core {
             if let Some(object) = self.model.objects.get_mut(key) {
                 object.terminal = None;
             }
-            self.disk.write(Write::Sent { key: key.clone() });
+            self.model.disk.write(Write::Sent { key: key.clone() });
         }
         self.reports.removed(tombstone.clone(), now);
-    }
-
-    pub(in crate::core) fn set_record(&mut self, key: &ObjectKey, record: AppliedRecord) {
-        self.there_was(&key.kind, &record.version);
-        if self.restored.is(key, &record.uid) {
-            self.came_back_no_more(key);
-        }
-        let object = self.model.objects.at(key);
-        if object.record.as_ref().is_some_and(|former| former.source != record.source) {
-            object.live.observed_generation = None;
-        }
-        if object.record.is_none() {
-            self.model.recorded += 1;
-            self.model.kinds.refer(key, &record.version);
-        }
-        if object.record.as_ref() != Some(&record) {
-            object.unrecorded += 1;
-            self.disk.write(Write::Applied { key: key.clone(), record: record.clone() });
-            self.disk.then(Then::Recorded(key.clone()));
-            object.record = Some(record);
-        }
-        object.translate_generation();
-    }
-
-    pub(in crate::core) fn clear_record(&mut self, key: &ObjectKey) {
-        if let Some(object) = self.model.objects.get_mut(key)
-            && object.record.take().is_some()
-        {
-            self.model.recorded -= 1;
-            self.model.kinds.unrefer(key);
-            self.disk.write(Write::Forgotten { key: key.clone() });
-        }
-    }
-
-    /// Nothing was found under a key, or the object there was orphaned. Of whatever source it was, the journal need not know
-    /// it any more, unless that source has a removal of its own.
-    pub(in crate::core) fn clear_record_of_what_went(&mut self, key: &ObjectKey) {
-        if self.model.desired.get(key).is_some() {
-            return;
-        }
-        let source = self.model.objects.get(key).and_then(|object| Some(object.record.as_ref()?.source.clone()));
-        if let Some(source) = source
-            && !self.open_removals_of(key).any(|(tombstone, _)| tombstone.source == source)
-        {
-            self.clear_record(key);
-        }
     }
 
     pub(in crate::core) fn recorded(&mut self, now: Monotonic, key: &ObjectKey) {
@@ -494,7 +419,7 @@ impl Core {
         }
         let object = self.model.objects.at(key);
         object.terminal = Some((source_uid.clone(), fact));
-        self.disk.write(Write::Unsent(Box::new(ObjectReport {
+        self.model.disk.write(Write::Unsent(Box::new(ObjectReport {
             key: key.clone(),
             source_uid,
             progress: Progress::Applied,
@@ -520,11 +445,11 @@ impl Core {
     pub(in crate::core) fn forget_if_empty(&mut self, key: &ObjectKey) {
         let Some(object) = self.model.objects.get(key) else { return };
         let shown = object.seen().is_some() || object.presence.is_unshown();
-        let known = object.record.is_some() || shown || object.work.is_in_flight() || self.restored.awaits(key);
+        let known = object.record.is_some() || shown || object.work.is_in_flight() || self.model.restored.awaits(key);
         if !known
             && !self.model.told_ahead.contains(key)
             && self.model.desired.get(key).is_none()
-            && self.removals_of(key).next().is_none()
+            && self.model.removals_of(key).next().is_none()
         {
             if let Some(source) = object.unexplained.clone() {
                 self.model.kinds.unrefer(key);
@@ -534,31 +459,13 @@ impl Core {
             if object.terminal.is_some() {
                 drop(object);
                 self.remember_run(key);
-                self.disk.write(Write::Sent { key: key.clone() });
+                self.model.disk.write(Write::Sent { key: key.clone() });
             }
-            self.came_back_no_more(key);
+            self.model.came_back_no_more(key);
             self.dequeue(key);
             self.model.forbidden_kinds.clear(key);
             self.model.not_admitted.clear(key);
             self.model.objects.remove(key);
-        }
-    }
-
-    /// The removals under way for one key.
-    pub(in crate::core) fn removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
-        let key = key.clone();
-        self.model.removals.range(before_all_of(&key)..).take_while(move |(tombstone, _)| tombstone.key == key)
-    }
-
-    /// After a start: bodies that a crash left behind.
-    pub(in crate::core) fn drop_bodies(&mut self) {
-        let unnamed = self.model.inputs.take_all_unnamed();
-        self.drop_inputs(unnamed);
-    }
-
-    fn drop_inputs(&mut self, unnamed: Vec<Digest>) {
-        if !unnamed.is_empty() {
-            self.disk.write(Write::DropBodies(unnamed));
         }
     }
 }

@@ -190,7 +190,7 @@ impl Core {
         if former.is_some_and(|former| plan::is_written_alike(record, former, entry, policy)) {
             let record = AppliedRecord { policy: entry.policy, ..record.clone() };
             drop(object);
-            self.set_record(&entry.key, record);
+            self.model.set_record(&entry.key, record);
         }
     }
 
@@ -214,7 +214,7 @@ impl Core {
             view,
             terminal: object.happened(&entry.source.uid),
             marks: if self.model.believe_marks { Marks::Believed } else { Marks::Checked },
-            found: if self.is_overtaken(&entry.key) { Found::DueForOrphaning } else { Found::AsKnown },
+            found: if self.model.is_overtaken(&entry.key) { Found::DueForOrphaning } else { Found::AsKnown },
         }
     }
 
@@ -239,7 +239,7 @@ impl Core {
                 self.orphan_unseen(now, me, key, seen, out);
             }
             (Decision::Record { origin, .. }, Some(policy), Some(seen)) => {
-                self.set_record(key, plan::record_of(entry, &seen, origin, true));
+                self.model.set_record(key, plan::record_of(entry, &seen, origin, true));
                 // Whoever made it may have ended before that was written.
                 self.note_created(entry, &policy);
                 self.stands_as_assigned(now, key);
@@ -317,7 +317,7 @@ impl Core {
                     // What is never applied again claims nothing of anybody.
                     let left = record.left.clone().filter(|_| !once);
                     let record = AppliedRecord { policy: entry.policy, impersonate, orphaning: false, left, ..record };
-                    self.set_record(key, record);
+                    self.model.set_record(key, record);
                 }
                 self.stands_as_assigned(now, key);
             }

@@ -36,7 +36,7 @@ impl Core {
         object.drift = None;
         if let Some(record) = object.record.as_ref().filter(|record| record.drifted.is_some()) {
             let record = AppliedRecord { drifted: None, local: Arc::default(), ..record.clone() };
-            self.set_record(key, record);
+            self.model.set_record(key, record);
         }
         self.stands_applied(now, key);
         self.resume_removals(key);

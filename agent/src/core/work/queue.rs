@@ -401,7 +401,7 @@ impl Core {
 
     /// Has its entry looked at now.
     pub(in crate::core) fn enqueue_entry(&mut self, key: &ObjectKey) {
-        self.compact_if_many();
+        self.model.compact_if_many();
         let Some(object) = self.model.objects.get_mut(key) else { return };
         self.work.dequeue(object, key);
         if let Some(entry) = self.model.desired.get(key) {

@@ -44,7 +44,7 @@ impl Core {
                 let record = AppliedRecord { template, ..record_of(entry, &seen, origin, true) };
                 let managed = record.managed.filter(|_| total == 0);
                 if self.is_still_right(entry, origin, &seen) {
-                    self.set_record(key, AppliedRecord { managed, ..record });
+                    self.model.set_record(key, AppliedRecord { managed, ..record });
                 }
                 self.dirty(key, now);
                 FollowUp::Requeue

@@ -13,11 +13,11 @@ use crate::core::Core;
 use crate::core::decide::fuse::Passage;
 use crate::core::decide::plan::is_made_once;
 use crate::core::decide::remove::{Evidence, Ground, Inspection, Verdict, may_delete};
-use crate::core::disk::Then;
 use crate::core::interface::effect::{Effects, Op};
 use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
+use crate::core::model::disk::Then;
 use crate::core::model::object::{Me, Object};
-use crate::core::model::removal::{Removal, RemovalState};
+use crate::core::model::removal::RemovalState;
 use crate::core::model::seen::Seen;
 
 /// The result of a live read that was made for a removal.
@@ -33,6 +33,7 @@ pub(in crate::core) enum LiveRead {
 impl Core {
     pub(in crate::core) fn enqueue_removals(&mut self, key: &ObjectKey) {
         let open: Vec<Tombstone> = self
+            .model
             .removals_of(key)
             .filter(|(_, removal)| removal.state != RemovalState::Done)
             .map(|(tombstone, _)| tombstone.clone())
@@ -48,6 +49,7 @@ impl Core {
     /// Queues the removals that found an operation under way; not those that wait for their retry.
     pub(in crate::core) fn resume_removals(&mut self, key: &ObjectKey) {
         let waiting: Vec<(i32, Tombstone)> = self
+            .model
             .removals_of(key)
             .filter(|(_, removal)| removal.state != RemovalState::Done && removal.retry_at.is_none())
             .map(|(tombstone, removal)| (removal.wave, tombstone.clone()))
@@ -100,7 +102,7 @@ impl Core {
         if self.lapses(now, tombstone) {
             return;
         }
-        if self.is_spared(tombstone) {
+        if self.model.is_spared(tombstone) {
             return match live {
                 Some(seen) => self.stays(now, tombstone, &seen),
                 None => self.read_for_removal(now, tombstone, out),
@@ -139,10 +141,10 @@ impl Core {
             inspection,
             fresh: live.is_some(),
             journal: self.model.journal_age,
-            leaves_too: self.other_removal(tombstone).is_some(),
+            leaves_too: self.model.other_removal(tombstone).is_some(),
             decommission: self.model.decommission,
         });
-        let version = self.version_of(tombstone, removal, record);
+        let version = self.model.version_of(tombstone, removal, record);
         let impersonate = record.and_then(|record| record.impersonate.clone());
         let purpose = Purpose::Remove { tombstone: tombstone.clone(), wave: removal.wave };
         let again = entry.is_some_and(|entry| entry.source.uid == tombstone.source);
@@ -156,7 +158,7 @@ impl Core {
         match self.fused(now, tombstone, verdict) {
             Verdict::Orphan(authorised) if !self.records_orphaning(key) => drop(authorised),
             Verdict::Delete(authorised) | Verdict::Orphan(authorised) => {
-                self.begun(tombstone);
+                self.model.begun(tombstone);
                 self.execute(now, key, purpose, authorised.op(version, impersonate), out);
             }
             Verdict::Read => self.read_for_removal(now, tombstone, out),
@@ -174,7 +176,8 @@ impl Core {
             Verdict::Forget => {
                 // The key is not free before the object of another source is gone. The removal of that is judged first:
                 // reading the key for this one would delay it.
-                let other = self.other_removal(tombstone).filter(|(_, removal)| removal.state != RemovalState::Done);
+                let other =
+                    self.model.other_removal(tombstone).filter(|(_, removal)| removal.state != RemovalState::Done);
                 if let Some((other, due)) = other.map(|(other, removal)| (other, removal.retry_at.is_none())) {
                     self.removal_state(now, tombstone, RemovalState::Waiting);
                     if due && self.holds_removal(&other).is_none() {
@@ -207,20 +210,6 @@ impl Core {
         }
     }
 
-    /// The removal of the object under the key, if that is of another source.
-    fn other_removal(&self, tombstone: &Tombstone) -> Option<(Tombstone, &Removal)> {
-        let key = &tombstone.key;
-        let source = self.left_over(key).filter(|source| *source != tombstone.source)?;
-        let other = Tombstone { key: key.clone(), source };
-        let removal = self.model.removals.get(&other)?;
-        Some((other, removal))
-    }
-
-    fn version_of(&self, tombstone: &Tombstone, removal: &Removal, record: Option<&AppliedRecord>) -> Arc<str> {
-        let recorded = record.map(|record| Arc::clone(&record.version)).filter(|version| !version.is_empty());
-        removal.version.clone().or(recorded).unwrap_or_else(|| self.model.kinds.version(&tombstone.key.kind))
-    }
-
     /// The object is not known: it lost its label, or is another than an older list showed. So it is read, and judged once
     /// more.
     pub(in crate::core) fn read_for_removal(&mut self, now: Monotonic, tombstone: &Tombstone, out: &mut Effects) {
@@ -231,7 +220,7 @@ impl Core {
         let (Some(removal), Some(object)) = (self.model.removals.get(tombstone), self.model.objects.get(key)) else {
             return;
         };
-        let version = self.version_of(tombstone, removal, object.record.as_ref());
+        let version = self.model.version_of(tombstone, removal, object.record.as_ref());
         let purpose = Purpose::ReadForRemoval { tombstone: tombstone.clone(), wave: removal.wave };
         drop(object);
         self.execute(now, key, purpose, Op::Get { key: key.clone(), version }, out);
@@ -248,7 +237,7 @@ impl Core {
         out: &mut Effects,
     ) {
         let unseen = self.model.objects.get(key).is_some_and(|object| object.seen().is_none());
-        let due = self.overtaken(key).find(|(_, removal)| removal.retry_at.is_none());
+        let due = self.model.overtaken(key).find(|(_, removal)| removal.retry_at.is_none());
         let tombstone = due.map(|(tombstone, _)| tombstone.clone());
         if let (true, Some(found), Some(tombstone)) = (unseen, found, tombstone) {
             self.begin_removal(now, me, &tombstone, LiveRead::There(Box::new(found)), out);
@@ -276,7 +265,7 @@ impl Core {
         self.forget_fact(key, source, Terminal::CreatedOnce);
         let ours = |object: &Object| object.record.as_ref().is_some_and(|record| record.source == *source);
         if self.model.objects.get(key).is_some_and(|object| ours(&object)) {
-            self.clear_record(key);
+            self.model.clear_record(key);
         }
         self.enqueue(key);
     }
@@ -287,7 +276,7 @@ impl Core {
         let Some(object) = self.model.objects.get(key) else { return true };
         let Some(record) = object.record.clone() else { return true };
         if !record.orphaning {
-            self.set_record(key, AppliedRecord { orphaning: true, ..record });
+            self.model.set_record(key, AppliedRecord { orphaning: true, ..record });
             return false;
         }
         object.unrecorded == 0
@@ -355,8 +344,8 @@ impl Core {
         let Some(wave) = self.model.removals.get(tombstone).map(|removal| removal.wave) else { return };
         // It is under way, so that no lower wave begins.
         self.work.hold_wave(wave);
-        self.disk.write(Write::Passed { number, tombstone: tombstone.clone() });
-        self.disk.then(Then::Passed(tombstone.clone(), wave));
+        self.model.disk.write(Write::Passed { number, tombstone: tombstone.clone() });
+        self.model.disk.then(Then::Passed(tombstone.clone(), wave));
     }
 
     pub(in crate::core) fn passed(&mut self, tombstone: &Tombstone, wave: i32) {
@@ -369,18 +358,18 @@ impl Core {
     pub(in crate::core) fn keep_held(&mut self) {
         let (held, unheld) = self.fuse.take_unkept();
         for tombstone in held {
-            self.disk.write(Write::Held(tombstone));
+            self.model.disk.write(Write::Held(tombstone));
         }
         for tombstone in unheld {
-            self.disk.write(Write::Unheld(tombstone));
+            self.model.disk.write(Write::Unheld(tombstone));
         }
     }
 
     /// Drops from the journal what counts no more, when it is written anyway.
     pub(in crate::core) fn forget_passed(&mut self, now: Monotonic) {
-        if self.disk.is_asked() {
+        if self.model.disk.is_asked() {
             for number in self.fuse.take_lapsed(now) {
-                self.disk.write(Write::Lapsed { number });
+                self.model.disk.write(Write::Lapsed { number });
             }
         }
     }

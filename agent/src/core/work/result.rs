@@ -185,7 +185,7 @@ impl Core {
         let key = &entry.key;
         match result {
             Ok(Created::Made(observed)) => {
-                if self.assigns(key, &entry.source.uid) {
+                if self.model.assigns(key, &entry.source.uid) {
                     // Nothing existed that could have been orphaned. An object of a source that left meanwhile is removed as
                     // its own policy says.
                     self.nothing_overtaken(now, key);
@@ -230,7 +230,7 @@ impl Core {
             Ok(Applied { observed, conflicts }) => {
                 self.stands(now, entry, policy, (write, Some(onto)), *observed, &conflicts)
             }
-            Err(NotDone::Stale) => self.is_another(&entry.key, onto),
+            Err(NotDone::Stale) => self.replaced_meanwhile(&entry.key, onto),
             Err(NotDone::Failed(failure)) => self.change_failed(now, (entry, policy, onto), failure, out),
         }
     }
@@ -249,7 +249,7 @@ impl Core {
             }
             // Somebody has deleted the object that was to be adopted.
             Ok(OwnershipTransferred::Finalizing) => self.finalizes(now, &entry.key),
-            Err(NotDone::Stale) => self.is_another(&entry.key, onto),
+            Err(NotDone::Stale) => self.replaced_meanwhile(&entry.key, onto),
             Err(NotDone::Failed(failure)) => self.change_failed(now, (entry, policy, onto), failure, out),
         }
     }
@@ -260,11 +260,9 @@ impl Core {
     }
 
     /// The object was replaced before it was changed, or is gone.
-    fn is_another(&self, key: &ObjectKey, onto: &Uid) -> FollowUp {
-        let another = |seen: &Seen| seen.uid != *onto;
+    fn replaced_meanwhile(&self, key: &ObjectKey, onto: &Uid) -> FollowUp {
         // What is there instead may have been seen meanwhile, and the watch would not tell of it again.
-        let seen = self.model.objects.get(key).is_some_and(|object| object.seen().is_some_and(another));
-        if seen { FollowUp::Requeue } else { FollowUp::Stale }
+        if self.model.shows_another(key, onto) { FollowUp::Requeue } else { FollowUp::Stale }
     }
 
     fn change_failed(
@@ -350,7 +348,7 @@ impl Core {
             self.associates_adopted(key);
         }
         self.see(key, observed);
-        self.set_record(key, record);
+        self.model.set_record(key, record);
         self.note_created(entry, policy);
         self.dirty(key, now);
         if self.model.desired.get(key) == Some(entry) {
@@ -507,7 +505,7 @@ impl Core {
                 if let Some(object) = self.model.objects.get_mut(key) {
                     object.unsee();
                 }
-                self.clear_record_of_what_went(key);
+                self.model.clear_record_of_what_went(key);
                 self.make_anew(tombstone);
                 self.removal_done(now, tombstone);
                 FollowUp::Concluded

@@ -5,20 +5,13 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tideline_common::limits::{STATUS_BYTES_MAX, STATUS_LEVELS_MAX};
 use tideline_common::wire::v1::ObjectReport;
-use tideline_common::{Hasher, ObjectKey, ReportClass, nesting};
+use tideline_common::{Hasher, ReportClass, nesting};
 
 use super::bounded;
 use crate::core::Core;
 use crate::core::model::object::{Object, Status};
 
 impl Core {
-    /// How much is reported of an object: as its entry says, or the entry that it was last written for.
-    pub(in crate::core) fn report_class(&self, key: &ObjectKey) -> &ReportClass {
-        let recorded = || self.model.objects.get(key).and_then(|object| Some(object.record.as_ref()?.policy));
-        let policy = self.model.desired.get(key).map(|entry| entry.policy).or_else(recorded);
-        policy.and_then(|policy| self.model.policies.get(&policy)).map_or(&ReportClass::Status, |policy| &policy.report)
-    }
-
     /// Adds what a watch showed of the object, except its status.
     pub(super) fn add_observed(&self, report: &mut ObjectReport, object: &Object, class: &ReportClass) {
         if !class.has_health() {

@@ -11,10 +11,9 @@ use std::sync::Arc;
 
 use tideline_common::{GroupKind, Mark, ObjectKey, Ownership, Uid};
 
-use crate::core::Core;
-use crate::core::decide::remove::Ground;
+use super::Model;
+use super::removal::{Cause, JournalAge};
 use crate::core::interface::write::{RestoredObject, Write};
-use crate::core::model::removal::{Cause, JournalAge};
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Restored {
@@ -53,7 +52,7 @@ impl Restored {
     }
 }
 
-impl Core {
+impl Model {
     /// At the start: what the journal knows.
     pub(in crate::core) fn resume_restored(
         &mut self,
@@ -63,8 +62,8 @@ impl Core {
         self.restored.kinds.extend(kinds);
         for RestoredObject { key, uid, source } in came_back {
             // Watched from the start, so that its end is seen.
-            self.model.kinds.refer(&key, &self.restored.kinds.get(&key.kind).cloned().unwrap_or_default());
-            self.model.objects.at(&key).unexplained = Some(source);
+            self.kinds.refer(&key, &self.restored.kinds.get(&key.kind).cloned().unwrap_or_default());
+            self.objects.at(&key).unexplained = Some(source);
             self.restored.objects.insert(key, uid);
         }
     }
@@ -78,30 +77,25 @@ impl Core {
         }
     }
 
-    /// An object is about to be seen. `listed` says that its kind was listed completely before.
-    pub(in crate::core) fn may_have_come_back(
-        &mut self,
-        key: &ObjectKey,
-        uid: &Uid,
-        mark: Option<&Mark>,
-        listed: bool,
-    ) {
-        let whole = !self.is_broken() && self.sets.current().is_some() && self.model.journal_age != JournalAge::SetBack;
-        let Some((me, mark)) = self.model.me().zip(mark).filter(|_| listed && whole) else { return };
+    /// An object is about to be seen that was not there when its kind was listed. Returns whether somebody has restored it
+    /// since the last time that it was seen.
+    pub(in crate::core) fn may_have_come_back(&mut self, key: &ObjectKey, uid: &Uid, mark: Option<&Mark>) -> bool {
+        let Some((me, mark)) = self.me().zip(mark) else { return false };
         if mark.ownership(me, key) != Ownership::Ours
-            || self.model.desired.get(key).is_some()
+            || self.journal_age == JournalAge::SetBack
+            || self.desired.get(key).is_some()
             // An approval was for the object that was there before.
             || self.open_removals_of(key).any(|(_, removal)| removal.cause != Cause::Approved)
-            || self.model.objects.get(key).is_some_and(|object| object.is_known_as(uid))
+            || self.objects.get(key).is_some_and(|object| object.is_known_as(uid))
         {
-            return;
+            return false;
         }
-        if self.restored.objects.insert(key.clone(), uid.clone()).as_ref() != Some(uid) {
-            // An approval given before is not for this object.
-            self.approvals.strike_at(key);
+        let news = self.restored.objects.insert(key.clone(), uid.clone()).as_ref() != Some(uid);
+        if news {
             let source = mark.source.uid.clone();
             self.disk.write(Write::RestoredObject(RestoredObject { key: key.clone(), uid: uid.clone(), source }));
         }
+        news
     }
 
     /// It is gone, or explained by now.
@@ -111,14 +105,11 @@ impl Core {
         }
     }
 
-    /// Why an object of ours exists that nothing assigns.
-    pub(in crate::core) fn ground_of_left_over(&self, key: &ObjectKey) -> Ground<'static> {
-        let object = self.model.objects.get(key);
+    /// Whether what is seen under a key was restored.
+    pub(in crate::core) fn is_restored(&self, key: &ObjectKey) -> bool {
+        let object = self.objects.get(key);
         let stands = object.as_ref().and_then(|object| object.seen()).map(|seen| &seen.uid);
-        match self.restored.objects.get(key) {
-            Some(uid) if stands == Some(uid) => Ground::Restored,
-            Some(_) | None => Ground::Unexplained,
-        }
+        self.restored.objects.get(key).is_some_and(|uid| stands == Some(uid))
     }
 }
 

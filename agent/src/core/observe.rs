@@ -2,14 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use tideline_common::{GroupKind, Monotonic, ObjectKey, Ownership, Reason, Uid};
+use tideline_common::{GroupKind, Mark, Monotonic, ObjectKey, Ownership, Reason, Uid};
 
-use super::kinds::View;
-use super::object::Status;
-use super::removal::JournalAge;
-use super::seen::Seen;
 use crate::core::Core;
 use crate::core::interface::observed::{Observed, Served};
+use crate::core::model::kinds::View;
+use crate::core::model::object::Status;
+use crate::core::model::removal::JournalAge;
 
 impl Core {
     pub(in crate::core) fn kind_served(&mut self, now: Monotonic, kind: &GroupKind, served: Served) {
@@ -26,8 +25,8 @@ impl Core {
         let unlisted = self.model.kinds.view_of(kind) == View::Unlisted;
         let blinded = reason == Reason::Forbidden && !self.model.kinds.is_forbidden(kind);
         self.model.kinds.lost(kind, reason, message);
-        for key in self.keys_of(kind) {
-            self.compact_if_many();
+        for key in self.model.keys_of(kind) {
+            self.model.compact_if_many();
             if blinded {
                 self.dirty(&key, now);
             }
@@ -49,19 +48,19 @@ impl Core {
             return;
         }
         self.model.kinds.listed(kind);
-        let before = self.restored.has_listed(kind);
+        let before = self.model.restored.has_listed(kind);
         let listed: BTreeSet<ObjectKey> = objects.iter().map(|observed| observed.key.clone()).collect();
         self.unsee(kind, |key| !listed.contains(key));
         self.copies.listed(kind, &listed);
         for observed in objects {
             self.take_in(now, observed, before);
         }
-        self.restored.listed(kind);
+        self.model.restored.listed(kind);
         self.enqueue_kind(now, kind);
     }
 
     pub(in crate::core) fn observed(&mut self, now: Monotonic, observed: Observed) {
-        let listed = self.restored.has_listed(&observed.key.kind);
+        let listed = self.model.restored.has_listed(&observed.key.kind);
         self.take_in(now, observed, listed);
     }
 
@@ -94,34 +93,36 @@ impl Core {
         }
     }
 
+    /// An object is about to be seen. `listed` says that its kind was listed completely before: if it was not there then, it
+    /// was restored.
+    pub(in crate::core) fn may_have_come_back(
+        &mut self,
+        key: &ObjectKey,
+        uid: &Uid,
+        mark: Option<&Mark>,
+        listed: bool,
+    ) {
+        let whole = !self.is_broken() && self.sets.current().is_some();
+        if listed && whole && self.model.may_have_come_back(key, uid, mark) {
+            // An approval given before is not for this object.
+            self.approvals.strike_at(key);
+        }
+    }
+
     /// Takes a look at an object into account, unless a later one was. Returns whether it could change a decision.
     pub(in crate::core) fn see(&mut self, key: &ObjectKey, observed: Observed) -> bool {
         let source = self.model.desired.get(key).map(|entry| entry.source.uid.clone());
         let set_back = self.shows_set_back(key, observed.mark.as_deref());
-        let asked = self.report_class(key).has_body();
-        let object = self.model.objects.at(key);
-        let seen = Seen::from(&observed);
-        if object.seen().is_some_and(|former| seen.is_older_than(former)) {
-            return false;
-        }
-        let news = !object.seen().is_some_and(|former| former.decides_like(&seen));
-        object.presence.show(seen);
+        let marked = observed.mark.as_ref().map(|mark| mark.source.uid.clone());
+        let fact = observed.terminal;
+        let Some(news) = self.model.see(key, observed) else { return false };
         if set_back {
             self.model.journal_age = JournalAge::SetBack;
         }
-        object.live.health = observed.health;
-        object.live.message = observed.health_message;
-        object.live.status = match observed.status {
-            Some(status) if asked => Status::Known(status),
-            Some(_) => Status::Dropped { failed: 0 },
-            None => Status::None,
-        };
-        object.translate_generation();
         self.tell_gates(key);
         self.tell_associates(key);
         self.undoubt(key);
-        let source = observed.mark.as_ref().map(|mark| mark.source.uid.clone()).or(source);
-        if let Some((source, fact)) = source.zip(observed.terminal) {
+        if let Some((source, fact)) = marked.or(source).zip(fact) {
             self.note_terminal(key, source, fact);
         }
         news
@@ -140,8 +141,8 @@ impl Core {
 
     pub(in crate::core) fn vanished(&mut self, now: Monotonic, key: &ObjectKey, uid: &Uid) {
         self.copies.vanished(key, uid);
-        if self.restored.is(key, uid) {
-            self.came_back_no_more(key);
+        if self.model.restored.is(key, uid) {
+            self.model.came_back_no_more(key);
         }
         let Some(object) = self.model.objects.get_mut(key) else { return };
         if object.vanished(uid) {
@@ -153,17 +154,11 @@ impl Core {
         }
     }
 
-    /// Every key of a kind of which something is known, in order.
-    pub(in crate::core) fn keys_of(&self, kind: &GroupKind) -> Vec<ObjectKey> {
-        let from = ObjectKey::new(kind.clone(), "", "");
-        self.model.objects.keys_from(&from).take_while(|key| key.kind == *kind).cloned().collect()
-    }
-
     fn unsee(&mut self, kind: &GroupKind, gone: impl Fn(&ObjectKey) -> bool) {
-        for key in self.keys_of(kind) {
+        for key in self.model.keys_of(kind) {
             if gone(&key) {
-                self.compact_if_many();
-                self.came_back_no_more(&key);
+                self.model.compact_if_many();
+                self.model.came_back_no_more(&key);
                 if let Some(object) = self.model.objects.get_mut(&key) {
                     object.unsee();
                 }
@@ -175,7 +170,7 @@ impl Core {
     }
 
     fn enqueue_kind(&mut self, now: Monotonic, kind: &GroupKind) {
-        for key in self.keys_of(kind) {
+        for key in self.model.keys_of(kind) {
             self.enqueue(&key);
             self.dirty(&key, now);
         }

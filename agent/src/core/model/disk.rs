@@ -5,20 +5,20 @@ use std::time::Duration;
 
 use tideline_common::{Monotonic, ObjectKey, Tombstone};
 
-use super::jitter::Jitter;
+use super::change::Change;
 use crate::core::interface::effect::{Effect, Effects, PersistId};
 use crate::core::interface::write::Write;
-use crate::core::model::change::Change;
+use crate::core::jitter::Jitter;
 
 /// Wait after a failed write, doubled each time up to the second. A full disk is emptied by a person or a rotation.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
 /// Bytes of bodies that may wait for the disk before no more are requested: what four answers hold.
-pub(super) const BODIES_WAITING_BYTES_MAX: usize = 4 << 20;
+pub(in crate::core) const BODIES_WAITING_BYTES_MAX: usize = 4 << 20;
 
 /// What may be done once a batch is on disk.
 #[derive(Debug)]
-pub(super) enum Then {
+pub(in crate::core) enum Then {
     Recorded(ObjectKey),
     Switched(Box<Change>),
     Enrolled,
@@ -27,7 +27,7 @@ pub(super) enum Then {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Disk {
+pub(in crate::core) struct Disk {
     last: u64,
     writing: Option<(Option<PersistId>, Batch)>,
     waiting: Batch,
@@ -44,7 +44,7 @@ struct Batch {
 }
 
 impl Disk {
-    pub(super) fn write(&mut self, write: Write) {
+    pub(in crate::core) fn write(&mut self, write: Write) {
         if let Write::Body { text, .. } = &write {
             self.waiting.body_bytes += text.len();
         }
@@ -52,34 +52,34 @@ impl Disk {
     }
 
     /// Adds what is to be done once everything asked for so far is on disk.
-    pub(super) fn then(&mut self, then: Then) {
+    pub(in crate::core) fn then(&mut self, then: Then) {
         self.waiting.then.push(then);
     }
 
-    pub(super) fn has_room_for_bodies(&self) -> bool {
+    pub(in crate::core) fn has_room_for_bodies(&self) -> bool {
         let writing = self.writing.as_ref().map_or(0, |(_, batch)| batch.body_bytes);
         writing + self.waiting.body_bytes < BODIES_WAITING_BYTES_MAX
     }
 
-    pub(super) fn is_idle(&self) -> bool {
+    pub(in crate::core) fn is_idle(&self) -> bool {
         self.writing.is_none() && self.waiting.writes.is_empty()
     }
 
     /// Whether something is to be written anyway.
-    pub(super) fn is_asked(&self) -> bool {
+    pub(in crate::core) fn is_asked(&self) -> bool {
         !self.waiting.writes.is_empty()
     }
 
-    pub(super) fn next_retry(&self) -> Option<Monotonic> {
+    pub(in crate::core) fn next_retry(&self) -> Option<Monotonic> {
         self.retry_at
     }
 
     /// Why the last write failed, if it did.
-    pub(super) fn problem(&self) -> Option<&str> {
+    pub(in crate::core) fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 
-    pub(super) fn flush(&mut self, now: Monotonic, out: &mut Effects) {
+    pub(in crate::core) fn flush(&mut self, now: Monotonic, out: &mut Effects) {
         if self.writing.is_none() && !self.waiting.writes.is_empty() {
             self.writing = Some((None, std::mem::take(&mut self.waiting)));
         }
@@ -96,7 +96,7 @@ impl Disk {
     }
 
     /// Takes the end of a write and returns what may be done now.
-    pub(super) fn persisted(
+    pub(in crate::core) fn persisted(
         &mut self,
         now: Monotonic,
         id: PersistId,

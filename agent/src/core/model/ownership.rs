@@ -1,0 +1,61 @@
+//! Whose an object is, by its mark and by the journal.
+
+use std::sync::Arc;
+
+use tideline_common::{EntryState, Mark, ObjectKey, Ownership, Uid};
+
+use super::Model;
+use super::kinds::View;
+use super::seen::Seen;
+
+impl Model {
+    /// The source of an object of ours that is in no set, from journal or mark.
+    pub(in crate::core) fn left_over(&self, key: &ObjectKey) -> Option<Uid> {
+        let (object, me) = (self.objects.get(key)?, self.me()?);
+        let mark = object.seen().filter(|seen| !seen.deleting).and_then(|seen| seen.mark.as_ref());
+        let ours = mark.filter(|mark| mark.ownership(me, key) == Ownership::Ours);
+        let recorded = object.record.as_ref().map(|record| record.source.clone());
+        recorded.or_else(|| ours.map(|mark| mark.source.uid.clone()))
+    }
+
+    /// Whether the object seen under its key is ours, for this source.
+    pub(in crate::core) fn stands_for(&self, key: &ObjectKey, source: &Uid) -> bool {
+        let ours = || {
+            let object = self.objects.get(key)?;
+            let mark = object.seen()?.mark.as_deref()?;
+            Some(mark.source.uid == *source && mark.ownership(self.me()?, key) == Ownership::Ours)
+        };
+        ours().unwrap_or(false)
+    }
+
+    /// The object under a key, if it is ours.
+    pub(in crate::core) fn uid_of_ours(&self, key: &ObjectKey) -> Option<Uid> {
+        let (me, object) = (self.me()?, self.objects.get(key)?);
+        let seen = object.seen()?;
+        let ownership = seen.mark.as_ref()?.ownership(me, key);
+        (ownership == Ownership::Ours).then(|| seen.uid.clone())
+    }
+
+    /// What this place shows, if that has a mark of a former target that no application would write anew.
+    pub(in crate::core) fn formers_mark(&self, key: &ObjectKey) -> Option<(Seen, Arc<Mark>)> {
+        let me = self.me().filter(|me| me.formers.iter().next().is_some())?;
+        if self.desired.get(key).is_some_and(|entry| entry.state == EntryState::Apply && !entry.implied) {
+            return None;
+        }
+        match self.kinds.view(key) {
+            View::Current | View::Lost => {}
+            View::Unlisted | View::Unknown | View::Missing | View::NamespaceExcluded => return None,
+        }
+        let object = self.objects.get(key)?;
+        let seen = object.seen().filter(|seen| !seen.deleting)?;
+        let mark = seen.mark.as_ref()?;
+        let formers = me.formers.contains(mark.target) && mark.ownership(me, key) == Ownership::Ours;
+        (formers && !object.work.is_in_flight()).then(|| (seen.clone(), Arc::clone(mark)))
+    }
+
+    /// Whether another object is seen under a key than this one.
+    pub(in crate::core) fn shows_another(&self, key: &ObjectKey, uid: &Uid) -> bool {
+        let another = |seen: &Seen| seen.uid != *uid;
+        self.objects.get(key).is_some_and(|object| object.seen().is_some_and(another))
+    }
+}
