@@ -8,7 +8,8 @@
 //! ```
 //!
 //! Rooms, from the bottom up: [`interface`], [`model`], [`decide`], [`work`], then [`audit`], [`report`] and [`sync`]. None
-//! names one above it. [`Core`] has the state of all of them, and each adds its own steps to it.
+//! names one above it, and each owns its state. [`Core`] holds them all: what concerns several is a step of it, in the room
+//! whose story it tells.
 //!
 //! No clock, log, I/O or task: time comes with each event, and randomness from [`Config::seed`]. The process may end between
 //! any two effects: a new [`Core`] made from the journal of that moment goes on from there.
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::wire::v1::{
-    Attested, ClusterFacts, Continuity, Decommission, DecommissionReport, EnrolRequest, Instance, ObjectReport,
+    Attested, ClusterFacts, Continuity, Decommission, EnrolRequest, Instance, ObjectReport,
 };
 use tideline_common::{
     ApplyPolicy, Capabilities, Digest, Entry, Formers, GroupKind, HubId, Monotonic, ObjectKey, Reason, SessionName,
@@ -55,11 +56,9 @@ pub(crate) use sync::cluster_identity::is_another;
 pub use work::aimd::ConcurrencyReading;
 
 use crate::namespaces::Namespaces;
-use audit::copies::Copies;
-use audit::patrol::Patrol;
-use decide::approve::Approvals;
+use audit::Audit;
+use decide::Guards;
 use decide::fuse::Fuse;
-use decide::gate::Gates;
 pub use decide::ran::RAN_MAX;
 use decide::ran::Ran;
 use jitter::Jitter;
@@ -67,9 +66,8 @@ use model::Model;
 use model::disk::Then;
 use model::inputs::Inputs;
 use model::removal::Cause;
-use report::associated::Associates;
-use report::kube_events::KubeEvents;
-use report::reports::Reports;
+use report::Reporting;
+use sync::HubSync;
 use sync::accepted::AcceptedSets;
 use sync::cluster_identity::ClusterIdentity;
 use sync::mode::HubVerdict;
@@ -162,32 +160,17 @@ pub struct Heard {
     history: Option<Continuity>,
 }
 
-/// The agent's state. Bounded by what is placed at its target: it keeps no body, and no status that was reported.
+/// The agent's state, by the room that owns it. Bounded by what is placed at its target: it keeps no body, and no status that
+/// was reported.
 pub struct Core {
     config: Config,
     model: Model,
-    cluster_identity: ClusterIdentity,
-    jitter: Jitter,
-    session: Session,
-    mode: AgentMode,
-    token: Token,
-    /// How often the hub was asked in the present mode.
-    asked: u32,
-    sets: AcceptedSets,
-    history: Continuity,
-    copies: Copies,
-    associates: Associates,
-    ran: Ran,
-    fuse: Fuse,
-    approvals: Approvals,
-    gates: Gates,
+    guards: Guards,
     work: Work,
-    patrol: Patrol,
-    reports: Reports,
-    kube_events: KubeEvents,
-    handed_to: Option<Enrolled>,
-    /// The version of it that the edges know.
-    told_decommission: Option<DecommissionReport>,
+    audit: Audit,
+    reporting: Reporting,
+    sync: HubSync,
+    jitter: Jitter,
     phase: Phase,
 }
 
@@ -236,28 +219,24 @@ impl Core {
             believe_marks: accepted.is_none(),
             ..Model::new(config.hub, config.namespaces.clone())
         };
-        let mut core = Self {
-            model,
-            cluster_identity: ClusterIdentity::new(cluster, config.facts.clone(), config.answered),
-            jitter: Jitter::new(config.seed),
+        let sync = HubSync {
             session: Session::since(session),
-            mode,
-            token: if token_spent { Token::Spent } else { Token::Untried },
-            asked: 0,
             sets: AcceptedSets::new(accepted, floor, inherited),
             history,
-            copies: Copies::default(),
-            associates: Associates::default(),
-            ran: Ran::new(ran),
-            fuse: Fuse::new(config.fuse),
-            approvals: Approvals::default(),
-            gates: Gates::default(),
-            work: Work::default(),
-            patrol: Patrol::default(),
-            reports: Reports::default(),
-            kube_events: KubeEvents::default(),
+            mode,
+            asked: 0,
+            token: if token_spent { Token::Spent } else { Token::Untried },
             handed_to,
-            told_decommission: None,
+            cluster_identity: ClusterIdentity::new(cluster, config.facts.clone(), config.answered),
+        };
+        let mut core = Self {
+            model,
+            guards: Guards::new(Fuse::new(config.fuse), Ran::new(ran)),
+            work: Work::default(),
+            audit: Audit::default(),
+            reporting: Reporting::default(),
+            sync,
+            jitter: Jitter::new(config.seed),
             phase: Phase::Running,
             config,
         };
@@ -285,7 +264,7 @@ impl Core {
             core.put_removal(tombstone, policy, None, Cause::Unassigned);
         }
         core.model.pack();
-        core.fuse.resume(passed, held, |tombstone| core.model.removals.contains_key(tombstone));
+        core.guards.fuse.resume(passed, held, |tombstone| core.model.removals.contains_key(tombstone));
         core
     }
 
@@ -293,8 +272,8 @@ impl Core {
     /// restricts the agent is not included: the hub says so again.
     pub fn heard(&self) -> Heard {
         Heard {
-            mode: (self.mode != AgentMode::Active).then(|| self.mode.clone()),
-            history: self.is_broken().then_some(self.history),
+            mode: (self.sync.mode != AgentMode::Active).then(|| self.sync.mode.clone()),
+            history: self.is_broken().then_some(self.sync.history),
         }
     }
 
@@ -302,14 +281,14 @@ impl Core {
     #[must_use]
     pub fn having(mut self, heard: Heard) -> Self {
         let Heard { mode, history } = heard;
-        let known = std::mem::take(&mut self.mode);
+        let known = std::mem::take(&mut self.sync.mode);
         let mode = mode.map_or_else(|| known.clone(), |heard| known.clone().having_heard(heard));
         if mode != known {
             self.model.disk.write(Write::Mode(mode.clone()));
         }
-        self.mode = mode;
+        self.sync.mode = mode;
         if let Some(history) = history {
-            self.history = history;
+            self.sync.history = history;
             self.model.disk.write(Write::History(history));
         }
         self
@@ -336,7 +315,7 @@ impl Core {
             Event::Persisted { id, result } => self.persisted(now, id, result, out),
             Event::Executed { id, result } => self.executed(now, id, result, out),
             Event::Timer(Timer::Link) => self.link_due(now, out),
-            Event::Timer(Timer::Report) => self.reports.due(now),
+            Event::Timer(Timer::Report) => self.reporting.reports.due(now),
             Event::Timer(Timer::Retry) => self.retries_due(now),
             Event::Timer(Timer::Patrol) => self.patrol_due(now, out),
             Event::Timer(Timer::Associated) => self.associated_due(),
@@ -358,7 +337,7 @@ impl Core {
     /// Sizes, for metrics.
     pub fn stats(&self) -> CoreStats {
         CoreStats {
-            revision: self.sets.current().map_or(0, |accepted| accepted.version.revision.0),
+            revision: self.sync.sets.current().map_or(0, |accepted| accepted.version.revision.0),
             assigned: self.model.desired.len(),
             removals: self.model.removals.len(),
         }
@@ -382,15 +361,15 @@ impl Core {
     fn started(&mut self, now: Monotonic, out: &mut Effects) {
         self.recall_mode(out);
         self.model.drop_bodies();
-        self.fuse.started(now);
+        self.guards.fuse.started(now);
         self.retire_all();
-        self.reports.everything(self.model.objects.names(), now);
+        self.reporting.reports.everything(self.model.objects.names(), now);
         // No watch reports a namespace that is excluded; an untried entry there would delay every later wave.
         let elsewhere = self.model.objects.keys().filter(|key| !self.config.namespaces.keep(key));
         for key in elsewhere.cloned().collect::<Vec<_>>() {
             self.enqueue(&key);
         }
-        match self.handed_to.take() {
+        match self.sync.handed_to.take() {
             Some(heir) => self.become_target(now, heir, out),
             None => self.session_start(out),
         }
@@ -425,18 +404,18 @@ impl Core {
             self.pump(now, out);
         }
         if let Some(watch) = self.model.kinds.take_change() {
-            self.copies.watched(&watch);
+            self.audit.copies.watched(&watch);
             out.push(Effect::Watch(watch));
         }
         self.model.compact();
         self.patrol(now, out);
         // While nothing begins, no wave is given up, and the agent would be woken for that over and over.
-        let gates = self.gates.next_due().filter(|_| self.begins(now));
+        let gates = self.guards.gates.next_due().filter(|_| self.begins(now));
         let due = [self.work.next_retry(), self.work.next_given_up(now), gates, self.model.disk.next_retry()];
         let retry = due.into_iter().flatten().chain(self.list_first_until(now)).min();
         self.work.set_timer(retry, out);
         // Without a session nothing can be reported. One that is being renewed is waited for.
-        let quiet = !self.renews_session() && (self.session_name().is_none() || self.reports.is_quiet());
+        let quiet = !self.renews_session() && (self.session_name().is_none() || self.reporting.reports.is_quiet());
         let idle = self.work.is_idle() && self.model.disk.is_idle() && quiet;
         if self.phase == Phase::Stopping && idle && !self.say_goodbye(now, out) {
             self.phase = Phase::Ended;

@@ -10,3 +10,23 @@ pub(super) mod gate;
 pub(super) mod plan;
 pub(super) mod ran;
 pub(super) mod remove;
+
+use approve::Approvals;
+use fuse::Fuse;
+use gate::Gates;
+use ran::Ran;
+
+/// What may keep a decision from being carried out.
+#[derive(Debug)]
+pub(super) struct Guards {
+    pub(super) fuse: Fuse,
+    pub(super) approvals: Approvals,
+    pub(super) gates: Gates,
+    pub(super) ran: Ran,
+}
+
+impl Guards {
+    pub(super) fn new(fuse: Fuse, ran: Ran) -> Self {
+        Self { fuse, approvals: Approvals::default(), gates: Gates::default(), ran }
+    }
+}

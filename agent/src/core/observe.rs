@@ -15,7 +15,7 @@ impl Core {
         if self.model.kinds.served(kind, served) {
             if served == Served::No {
                 self.unsee(kind, |_| true);
-                self.copies.listed(kind, &BTreeSet::new());
+                self.audit.copies.listed(kind, &BTreeSet::new());
             }
             self.enqueue_kind(now, kind);
         }
@@ -51,7 +51,7 @@ impl Core {
         let before = self.model.restored.has_listed(kind);
         let listed: BTreeSet<ObjectKey> = objects.iter().map(|observed| observed.key.clone()).collect();
         self.unsee(kind, |key| !listed.contains(key));
-        self.copies.listed(kind, &listed);
+        self.audit.copies.listed(kind, &listed);
         for observed in objects {
             self.take_in(now, observed, before);
         }
@@ -72,9 +72,9 @@ impl Core {
         }
         let ownership = self.model.me().zip(observed.mark.as_ref()).map(|(me, mark)| mark.ownership(me, &key));
         if ownership == Some(Ownership::Copy) {
-            self.copies.found(&key, &observed.uid);
+            self.audit.copies.found(&key, &observed.uid);
         } else {
-            self.copies.cleared(&key);
+            self.audit.copies.cleared(&key);
         }
         // Copies and strangers that only carry our label are none of our business otherwise.
         if ownership != Some(Ownership::Ours) && !self.model.objects.contains_key(&key) {
@@ -102,10 +102,10 @@ impl Core {
         mark: Option<&Mark>,
         listed: bool,
     ) {
-        let whole = !self.is_broken() && self.sets.current().is_some();
+        let whole = !self.is_broken() && self.sync.sets.current().is_some();
         if listed && whole && self.model.may_have_come_back(key, uid, mark) {
             // An approval given before is not for this object.
-            self.approvals.strike_at(key);
+            self.guards.approvals.strike_at(key);
         }
     }
 
@@ -140,7 +140,7 @@ impl Core {
     }
 
     pub(in crate::core) fn vanished(&mut self, now: Monotonic, key: &ObjectKey, uid: &Uid) {
-        self.copies.vanished(key, uid);
+        self.audit.copies.vanished(key, uid);
         if self.model.restored.is(key, uid) {
             self.model.came_back_no_more(key);
         }

@@ -14,3 +14,25 @@ pub(super) mod mode;
 pub(super) mod session;
 pub(super) mod set_back;
 pub(super) mod switch;
+
+use tideline_common::wire::v1::Continuity;
+
+use crate::core::interface::write::{AgentMode, Enrolled};
+use accepted::AcceptedSets;
+use cluster_identity::ClusterIdentity;
+use session::{Session, Token};
+
+/// How this agent stands with its hub.
+#[derive(Debug)]
+pub(super) struct HubSync {
+    pub(super) session: Session,
+    pub(super) sets: AcceptedSets,
+    pub(super) history: Continuity,
+    pub(super) mode: AgentMode,
+    /// How often the hub was asked in the present mode.
+    pub(super) asked: u32,
+    pub(super) token: Token,
+    /// Set until the journal has it.
+    pub(super) handed_to: Option<Enrolled>,
+    pub(super) cluster_identity: ClusterIdentity,
+}

@@ -143,12 +143,12 @@ impl Listing {
 impl Core {
     /// Schedules the next patrol, and ends one that has nothing left to do.
     pub(in crate::core) fn patrol(&mut self, now: Monotonic, out: &mut Effects) {
-        if self.phase != Phase::Running || self.sets.current().is_none() || self.model.me().is_none() {
+        if self.phase != Phase::Running || self.sync.sets.current().is_none() || self.model.me().is_none() {
             return;
         }
-        if matches!(&self.patrol.stage, Stage::Mending(keys) if keys.is_empty()) {
+        if matches!(&self.audit.patrol.stage, Stage::Mending(keys) if keys.is_empty()) {
             self.patrol_ends(now, out);
-        } else if matches!(self.patrol.stage, Stage::Idle) && self.patrol.at.is_none() {
+        } else if matches!(self.audit.patrol.stage, Stage::Idle) && self.audit.patrol.at.is_none() {
             // The first comes sooner, at a random time, so that agents that were started together do not patrol together.
             let wait = self.jitter.half(1, self.config.patrol, self.config.patrol);
             self.patrol_next(now + wait, out);
@@ -156,7 +156,7 @@ impl Core {
     }
 
     fn patrol_next(&mut self, at: Monotonic, out: &mut Effects) {
-        self.patrol.at = Some(at);
+        self.audit.patrol.at = Some(at);
         out.push(Effect::SetTimer { timer: Timer::Patrol, at });
     }
 
@@ -164,21 +164,21 @@ impl Core {
         if self.phase != Phase::Running {
             return;
         }
-        self.patrol.at = None;
-        match std::mem::take(&mut self.patrol.stage) {
+        self.audit.patrol.at = None;
+        match std::mem::take(&mut self.audit.patrol.stage) {
             Stage::Idle => {
-                self.patrol.tally = PatrolTally::default();
-                self.patrol.stage = Stage::First(Listing::of(self.patrolled(), Suspects::new()));
+                self.audit.patrol.tally = PatrolTally::default();
+                self.audit.patrol.stage = Stage::First(Listing::of(self.patrolled(), Suspects::new()));
                 self.next_list(now, out);
             }
             Stage::Pause(suspects) => {
                 let kinds: BTreeSet<GroupKind> = suspects.keys().map(|key| key.kind.clone()).collect();
                 let open = self.patrolled().into_iter().filter(|(kind, _)| kinds.contains(kind));
-                self.patrol.stage = Stage::Second(Listing::of(open, suspects));
+                self.audit.patrol.stage = Stage::Second(Listing::of(open, suspects));
                 self.next_list(now, out);
             }
             Stage::Mending(_) => self.patrol_ends(now, out),
-            listing @ (Stage::First(_) | Stage::Second(_)) => self.patrol.stage = listing,
+            listing @ (Stage::First(_) | Stage::Second(_)) => self.audit.patrol.stage = listing,
         }
     }
 
@@ -189,14 +189,14 @@ impl Core {
 
     /// Lists the next kind, or ends this round of lists.
     fn next_list(&mut self, now: Monotonic, out: &mut Effects) {
-        let second = self.patrol.is_second();
+        let second = self.audit.patrol.is_second();
         loop {
-            let id = ListId(self.patrol.last.0 + 1);
-            let Some(listing) = self.patrol.listing() else { return };
+            let id = ListId(self.audit.patrol.last.0 + 1);
+            let Some(listing) = self.audit.patrol.listing() else { return };
             let Some((kind, version)) = listing.open.pop_front() else { break };
             listing.kind = Some(kind.clone());
             listing.list = id;
-            self.patrol.last = id;
+            self.audit.patrol.last = id;
             if self.model.kinds.view_of(&kind) != View::Missing {
                 return out.push(Effect::ListMetadata { id, kind, version });
             }
@@ -205,25 +205,25 @@ impl Core {
                 self.count_failing(&kind);
             }
         }
-        match std::mem::take(&mut self.patrol.stage) {
+        match std::mem::take(&mut self.audit.patrol.stage) {
             Stage::First(listing) if listing.suspects.is_empty() => self.patrol_ends(now, out),
             Stage::First(listing) => {
-                self.patrol.stage = Stage::Pause(listing.suspects);
+                self.audit.patrol.stage = Stage::Pause(listing.suspects);
                 self.patrol_next(now + STRIKE_AFTER, out);
             }
             Stage::Second(listing) => {
-                self.patrol.stage = Stage::Mending(listing.mending);
+                self.audit.patrol.stage = Stage::Mending(listing.mending);
                 self.patrol_next(now + MENDING_MAX, out);
             }
-            other @ (Stage::Idle | Stage::Pause(_) | Stage::Mending(_)) => self.patrol.stage = other,
+            other @ (Stage::Idle | Stage::Pause(_) | Stage::Mending(_)) => self.audit.patrol.stage = other,
         }
     }
 
     fn patrol_ends(&mut self, now: Monotonic, out: &mut Effects) {
-        self.patrol.stage = Stage::Idle;
+        self.audit.patrol.stage = Stage::Idle;
         let held = self.model.removals.values().filter(|removal| matches!(removal.state, RemovalState::Held(..)));
-        self.patrol.tally.held += held.count() as u64;
-        out.push(Effect::Patrolled(self.patrol.tally));
+        self.audit.patrol.tally.held += held.count() as u64;
+        out.push(Effect::Patrolled(self.audit.patrol.tally));
         // A tenth sooner or later.
         let period = self.config.patrol;
         let wait = period * 9 / 10 + self.jitter.full(1, period / 5, period / 5);
@@ -233,7 +233,7 @@ impl Core {
     /// A page of a list.
     pub(in crate::core) fn list_page(&mut self, now: Monotonic, list: ListId, objects: &[ListedItem]) {
         let Some(me) = self.model.me() else { return };
-        if self.patrol.listing().is_none_or(|listing| listing.list != list) {
+        if self.audit.patrol.listing().is_none_or(|listing| listing.list != list) {
             return;
         }
         for item in objects {
@@ -263,7 +263,7 @@ impl Core {
         let mark = item.details().and_then(|details| details.mark.as_deref());
         let ownership = mark.map(|mark| mark.ownership(me, key));
         if ownership == Some(Ownership::Copy) && self.model.desired.get(key).is_none() {
-            self.copies.listed_in(key, list);
+            self.audit.copies.listed_in(key, list);
         }
     }
 
@@ -276,10 +276,10 @@ impl Core {
         out: &mut Effects,
     ) {
         let Some(me) = self.model.me() else { return };
-        let Some(listing) = self.patrol.listing().filter(|listing| listing.list == list) else { return };
+        let Some(listing) = self.audit.patrol.listing().filter(|listing| listing.list == list) else { return };
         let Some(kind) = listing.kind.take() else { return };
         if result.is_ok() {
-            self.copies.list_ended(&kind, list);
+            self.audit.copies.list_ended(&kind, list);
             self.model.restored.listed(&kind);
             for key in self.model.keys_of(&kind) {
                 if self.model.objects.last_listed_in(&key).is_some_and(|last| last != list) {
@@ -289,7 +289,7 @@ impl Core {
             }
         } else {
             listing.suspects.retain(|key, _| key.kind != kind);
-            if !self.patrol.is_second() {
+            if !self.audit.patrol.is_second() {
                 self.count_unknown(&kind);
             }
         }
@@ -299,8 +299,8 @@ impl Core {
     /// Judges a listed object. `listed` is what the list says of it if something is the matter.
     fn judge(&mut self, now: Monotonic, key: &ObjectKey, listed: Option<Seen>, matter: Matter) {
         let assigned = self.model.desired.get(key).is_some();
-        let tally = &mut self.patrol.tally;
-        match &mut self.patrol.stage {
+        let tally = &mut self.audit.patrol.tally;
+        match &mut self.audit.patrol.stage {
             Stage::First(listing) => {
                 tally.checked += u64::from(assigned && matter != Matter::Withheld);
                 match matter {
@@ -337,7 +337,7 @@ impl Core {
         listed: Option<Seen>,
         finding: Finding,
     ) {
-        let tally = &mut self.patrol.tally;
+        let tally = &mut self.audit.patrol.tally;
         match finding {
             Finding::Missing => tally.missing += 1,
             Finding::Drifted | Finding::Differs => tally.drifted += 1,
@@ -372,7 +372,7 @@ impl Core {
         self.dirty(key, now);
         self.enqueue(key);
         if matches!(finding, Finding::Missing | Finding::Drifted)
-            && let Some(listing) = self.patrol.listing()
+            && let Some(listing) = self.audit.patrol.listing()
         {
             listing.mending.insert(key.clone());
         }
@@ -486,15 +486,15 @@ impl Core {
 
     fn count_failing(&mut self, kind: &GroupKind) {
         let (applied, withheld) = self.count_assigned(kind);
-        self.patrol.tally.checked += applied;
-        self.patrol.tally.failing += applied;
-        self.patrol.tally.withheld += withheld;
+        self.audit.patrol.tally.checked += applied;
+        self.audit.patrol.tally.failing += applied;
+        self.audit.patrol.tally.withheld += withheld;
     }
 
     fn count_unknown(&mut self, kind: &GroupKind) {
         let (applied, withheld) = self.count_assigned(kind);
-        self.patrol.tally.unknown += applied;
-        self.patrol.tally.withheld += withheld;
+        self.audit.patrol.tally.unknown += applied;
+        self.audit.patrol.tally.withheld += withheld;
     }
 
     /// Assigned objects of a kind: those to be applied, and the others.

@@ -107,12 +107,12 @@ impl Approvals {
 impl Core {
     /// The hub says what is approved. Returns whether that was news, so that there may be more.
     pub(in crate::core) fn approved(&mut self, now: Monotonic, page: ApprovedPage) -> bool {
-        let Some(fresh) = self.approvals.take(now, page) else { return false };
+        let Some(fresh) = self.guards.approvals.take(now, page) else { return false };
         for removal in fresh {
             if self.model.desired.get(&removal.key).is_some() {
-                self.approvals.strike(&removal);
+                self.guards.approvals.strike(&removal);
             }
-            if let Some(approval) = self.approvals.open.get(&removal)
+            if let Some(approval) = self.guards.approvals.open.get(&removal)
                 && let Some(state) = self.model.removals.get_mut(&removal)
                 && state.cause == Cause::Approved
             {
@@ -129,7 +129,7 @@ impl Core {
     /// emptied.
     pub(in crate::core) fn take_up(&mut self, key: &ObjectKey) {
         let retired = self.model.decommission != Decommission::No;
-        let asked = retired || !self.approvals.open.is_empty();
+        let asked = retired || !self.guards.approvals.open.is_empty();
         if !asked || self.model.desired.get(key).is_some() || self.model.removals_of(key).next().is_some() {
             return;
         }
@@ -137,7 +137,7 @@ impl Core {
         let removal = Tombstone { key: key.clone(), source };
         if retired {
             self.put_removal(removal, RemovalPolicy::default(), None, Cause::Retired);
-        } else if let Some(approval) = self.approvals.open.get(&removal) {
+        } else if let Some(approval) = self.guards.approvals.open.get(&removal) {
             self.put_removal(removal, approval.policy(), None, Cause::Approved);
         }
     }
@@ -145,8 +145,8 @@ impl Core {
     /// Whether a removal that rests on its approval alone, or on the decommission, may not go on, because that has ended.
     pub(in crate::core) fn lapses(&mut self, now: Monotonic, removal: &Tombstone) -> bool {
         match self.model.removals.get(removal).map(|state| state.cause) {
-            Some(Cause::Approved) if !self.approvals.speaks_of(now, removal) => {
-                self.approvals.strike(removal);
+            Some(Cause::Approved) if !self.guards.approvals.speaks_of(now, removal) => {
+                self.guards.approvals.strike(removal);
                 self.dirty(&removal.key, now);
                 self.forget_removal(removal);
                 true
@@ -163,7 +163,7 @@ impl Core {
     pub(in crate::core) fn leave(&self, now: Monotonic, removal: &Tombstone) -> Permission {
         if self.model.decommission == Decommission::Remove || self.is_approved_in_advance(removal) {
             Permission::InAdvance
-        } else if self.approvals.covers(now, removal) {
+        } else if self.guards.approvals.covers(now, removal) {
             Permission::Approved
         } else {
             Permission::None

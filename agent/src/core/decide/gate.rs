@@ -260,19 +260,19 @@ impl Wave {
 impl Core {
     pub(in crate::core) fn join_gates(&mut self, entry: &Entry) {
         if let Some(policy) = self.model.policies.get(&entry.policy) {
-            self.gates.join(&policy.gates, entry.wave, &entry.key);
+            self.guards.gates.join(&policy.gates, entry.wave, &entry.key);
         }
     }
 
     pub(in crate::core) fn leave_gates(&mut self, entry: &Entry) {
         if let Some(policy) = self.model.policies.get(&entry.policy) {
-            self.gates.leave(&policy.gates, entry.wave, &entry.key);
+            self.guards.gates.leave(&policy.gates, entry.wave, &entry.key);
         }
     }
 
     /// Something about an object changed: perhaps it is ready now, or is not any more.
     pub(in crate::core) fn tell_gates(&mut self, key: &ObjectKey) {
-        if self.gates.is_empty() {
+        if self.guards.gates.is_empty() {
             return;
         }
         let (Some(entry), Some(object)) = (self.model.desired.get(key), self.model.objects.get(key)) else { return };
@@ -282,7 +282,7 @@ impl Core {
         // A create-only object may have been unassigned meanwhile, and is then created anew.
         let again = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
         let judged = self.model.removals.get(&again).is_none_or(|removal| removal.state == RemovalState::Done);
-        self.gates.tell(&policy.gates, entry.wave, key, judged && is_ready(entry, policy, &object));
+        self.guards.gates.tell(&policy.gates, entry.wave, key, judged && is_ready(entry, policy, &object));
     }
 
     /// Whether a write waits for an earlier wave; if so, that is reported.
@@ -290,7 +290,7 @@ impl Core {
         let Some(policy) = self.model.policies.get(&entry.policy).filter(|policy| !policy.gates.is_empty()) else {
             return false;
         };
-        let Some(barrier) = self.gates.hold(now, &policy.gates, entry.wave, &entry.key) else { return false };
+        let Some(barrier) = self.guards.gates.hold(now, &policy.gates, entry.wave, &entry.key) else { return false };
         let Barrier { placement, wave, example } = barrier;
         let why = self.why_unready(&example);
         let message = format!("wave {wave} of Placement {placement} is not ready: {example}: {why}");
@@ -301,13 +301,13 @@ impl Core {
     /// Whether a removal waits for a wave of a Placement that had the object, and for which.
     pub(in crate::core) fn holds_removal(&mut self, tombstone: &Tombstone) -> Option<String> {
         // An object that is assigned again is not removed: that must be known before it is created anew.
-        if self.gates.is_empty() || self.model.is_assigned_again(tombstone) {
+        if self.guards.gates.is_empty() || self.model.is_assigned_again(tombstone) {
             return None;
         }
         let recorded = self.model.objects.get(&tombstone.key).and_then(|object| Some(object.record.as_ref()?.policy));
         let last = self.model.removals.get(tombstone).and_then(|removal| removal.last);
         let policy = last.or(recorded).and_then(|policy| self.model.policies.get(&policy))?;
-        self.gates.hold_removal(&policy.gates, tombstone)
+        self.guards.gates.hold_removal(&policy.gates, tombstone)
     }
 
     fn why_unready(&self, key: &ObjectKey) -> String {
@@ -322,13 +322,13 @@ impl Core {
 
     /// Placements in which something waits for a wave, and those whose waves went on though an earlier one was not ready.
     pub(in crate::core) fn gate_conditions(&self) -> impl Iterator<Item = TargetCondition> {
-        let waiting = self.gates.groups.iter().filter(|(_, group)| !group.held.is_empty());
+        let waiting = self.guards.gates.groups.iter().filter(|(_, group)| !group.held.is_empty());
         let waiting = waiting.filter_map(|(placement, group)| {
             let count = group.held.len() + group.removals.len();
             let message = format!("{count} objects wait for {}", group.waits_for(placement)?);
             Some(TargetCondition { reason: Reason::WaitingForWave, count: count as u64, message })
         });
-        let given_up = self.gates.given_up().map(|(placement, group, number, wave)| {
+        let given_up = self.guards.gates.given_up().map(|(placement, group, number, wave)| {
             let example = wave.unready.first();
             let example = example.map(|key| format!(": {key}: {}", self.why_unready(key))).unwrap_or_default();
             TargetCondition {

@@ -73,10 +73,10 @@ impl Core {
         // A Job that nobody has seen end has ended, or was deleted by others.
         if let Some((source, Terminal::Finished | Terminal::Started)) = fact {
             let tombstone = Tombstone { key: key.clone(), source };
-            if let Some(number) = self.ran.put(&tombstone) {
+            if let Some(number) = self.guards.ran.put(&tombstone) {
                 self.model.disk.write(Write::Ran { number, tombstone });
             }
-            while let Some(number) = self.ran.take_first() {
+            while let Some(number) = self.guards.ran.take_first() {
                 self.model.disk.write(Write::RanForgotten { number });
             }
         }
@@ -85,7 +85,7 @@ impl Core {
     /// A source is assigned that may have been here before.
     pub(in crate::core) fn recall_run(&mut self, key: &ObjectKey, source: &Uid) {
         let tombstone = Tombstone { key: key.clone(), source: source.clone() };
-        if let Some(number) = self.ran.take(&tombstone) {
+        if let Some(number) = self.guards.ran.take(&tombstone) {
             self.note_terminal(key, source.clone(), Terminal::Finished);
             self.model.disk.write(Write::RanForgotten { number });
         }
@@ -150,7 +150,7 @@ impl Core {
 
     /// Whether this source was here before: what it did since is in the journal, or exists in the cluster.
     fn knows_of(&self, key: &ObjectKey, source: &Uid) -> bool {
-        if self.ran.numbers.contains_key(&Tombstone { key: key.clone(), source: source.clone() }) {
+        if self.guards.ran.numbers.contains_key(&Tombstone { key: key.clone(), source: source.clone() }) {
             return true;
         }
         let object = self.model.objects.get(key);

@@ -194,8 +194,8 @@ fn count_down<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
 impl Core {
     /// Something about an entry changed, or about the object under its key.
     pub(in crate::core) fn tell_associates(&mut self, key: &ObjectKey) {
-        if self.associates.aggregate.follows(key).is_some() || self.asked(key).is_some() {
-            self.associates.told_of.insert(key.clone());
+        if self.reporting.associates.aggregate.follows(key).is_some() || self.asked(key).is_some() {
+            self.reporting.associates.told_of.insert(key.clone());
         }
     }
 
@@ -211,16 +211,16 @@ impl Core {
     /// Follows the present policy for the present object.
     fn associate(&mut self, now: Monotonic, key: &ObjectKey) {
         let follows = self.asked(key).map(|asked| follows(&key.kind, asked)).filter(|follows| !follows.is_empty());
-        let former = self.associates.aggregate.follows(key).cloned();
+        let former = self.reporting.associates.aggregate.follows(key).cloned();
         match (former, follows) {
             (None, None) => return,
             (Some(former), None) => return self.dismiss(now, key, &former),
             (Some(former), Some(follows)) if former == follows => {}
             (former, Some(follows)) => {
                 if let Some(former) = &former {
-                    self.associates.unneed(key, former);
+                    self.reporting.associates.unneed(key, former);
                 }
-                self.associates.need(key, &follows);
+                self.reporting.associates.need(key, &follows);
                 // Associated objects that exist already were seen before anybody asked for them.
                 let there = self
                     .model
@@ -228,49 +228,50 @@ impl Core {
                     .get(key)
                     .is_some_and(|object| object.seen().is_some() || object.record.is_some());
                 if there {
-                    let watched = |kind: &&AssociatedKind| self.associates.watches.contains_key(kind);
+                    let watched = |kind: &&AssociatedKind| self.reporting.associates.watches.contains_key(kind);
                     let missed: Vec<_> = follows.keys().filter(watched).copied().collect();
-                    self.associates.missed.extend(missed);
+                    self.reporting.associates.missed.extend(missed);
                 }
                 if former.is_some() {
-                    self.associates.sweep_at.get_or_insert(now + SWEEP_AFTER);
+                    self.reporting.associates.sweep_at.get_or_insert(now + SWEEP_AFTER);
                 }
-                self.associates.aggregate.ask(key, follows);
+                self.reporting.associates.aggregate.ask(key, follows);
             }
         }
         let uid = self.model.uid_of_ours(key);
-        if self.associates.aggregate.bind(key, uid.as_ref()) {
-            self.associates.touch(&Arc::new(key.clone()), now);
+        if self.reporting.associates.aggregate.bind(key, uid.as_ref()) {
+            self.reporting.associates.touch(&Arc::new(key.clone()), now);
         }
     }
 
     /// A foreign object is adopted: its associated objects were seen before.
     pub(in crate::core) fn associates_adopted(&mut self, key: &ObjectKey) {
-        if let Some(follows) = self.associates.aggregate.follows(key)
-            && !self.associates.aggregate.is_bound(key)
+        if let Some(follows) = self.reporting.associates.aggregate.follows(key)
+            && !self.reporting.associates.aggregate.is_bound(key)
         {
             let kinds: Vec<_> = follows.keys().copied().collect();
-            self.associates.missed.extend(kinds);
+            self.reporting.associates.missed.extend(kinds);
         }
     }
 
     fn dismiss(&mut self, now: Monotonic, key: &ObjectKey, former: &wanted::Wanted) {
-        self.associates.unneed(key, former);
-        self.associates.aggregate.dismiss(key);
-        self.associates.rate.forget(key);
-        self.associates.sweep_at.get_or_insert(now + SWEEP_AFTER);
-        if self.associates.told.contains_key(key) {
-            self.reports.associated(key, now);
+        self.reporting.associates.unneed(key, former);
+        self.reporting.associates.aggregate.dismiss(key);
+        self.reporting.associates.rate.forget(key);
+        self.reporting.associates.sweep_at.get_or_insert(now + SWEEP_AFTER);
+        if self.reporting.associates.told.contains_key(key) {
+            self.reporting.reports.associated(key, now);
         }
     }
 
     pub(in crate::core) fn followed(&mut self, now: Monotonic, kind: AssociatedKind, run: u32, news: AssociatedNews) {
-        let Some(watch) = self.associates.watches.get_mut(&kind).filter(|watch| watch.follow.run == run) else {
+        let Some(watch) = self.reporting.associates.watches.get_mut(&kind).filter(|watch| watch.follow.run == run)
+        else {
             // Of a watch that was ended.
             return;
         };
         let mut touched = Touched::new();
-        let aggregate = &mut self.associates.aggregate;
+        let aggregate = &mut self.reporting.associates.aggregate;
         match news {
             AssociatedNews::Listing => aggregate.listing(kind),
             AssociatedNews::Seen(associates) => {
@@ -303,60 +304,60 @@ impl Core {
             },
         }
         for key in touched {
-            self.associates.touch(&key, now);
+            self.reporting.associates.touch(&key, now);
         }
     }
 
     /// Updates watches, drops what is no longer asked for, reports what is due, and schedules the next.
     pub(in crate::core) fn flush_associated(&mut self, now: Monotonic, out: &mut Effects) {
-        for key in std::mem::take(&mut self.associates.told_of) {
+        for key in std::mem::take(&mut self.reporting.associates.told_of) {
             self.associate(now, &key);
         }
-        if self.associates.sweep_at.is_some_and(|at| at <= now) {
-            self.associates.sweep_at = None;
-            self.associates.aggregate.sweep();
+        if self.reporting.associates.sweep_at.is_some_and(|at| at <= now) {
+            self.reporting.associates.sweep_at = None;
+            self.reporting.associates.aggregate.sweep();
         }
-        if let Some(follow) = self.associates.take_change(now) {
+        if let Some(follow) = self.reporting.associates.take_change(now) {
             out.push(Effect::Follow(follow));
         }
-        for key in self.associates.rate.take(now, self.phase) {
-            self.reports.associated(&key, now);
+        for key in self.reporting.associates.rate.take(now, self.phase) {
+            self.reporting.reports.associated(&key, now);
         }
-        let due = self.associates.rate.next_due();
-        let list = self.associates.list_at.filter(|_| !self.associates.missed.is_empty());
-        let next = [due, list, self.associates.sweep_at].into_iter().flatten().min();
+        let due = self.reporting.associates.rate.next_due();
+        let list = self.reporting.associates.list_at.filter(|_| !self.reporting.associates.missed.is_empty());
+        let next = [due, list, self.reporting.associates.sweep_at].into_iter().flatten().min();
         if let Some(at) = next
-            && self.associates.timer != Some(at)
+            && self.reporting.associates.timer != Some(at)
         {
-            self.associates.timer = Some(at);
+            self.reporting.associates.timer = Some(at);
             out.push(Effect::SetTimer { timer: Timer::Associated, at });
         }
     }
 
     /// Counts of it are sent; unknown counts are not.
     pub(in crate::core) fn associated_said(&mut self, now: Monotonic, key: &ObjectKey) {
-        self.associates.rate.said(now, Arc::new(key.clone()), ());
+        self.reporting.associates.rate.said(now, Arc::new(key.clone()), ());
     }
 
     pub(in crate::core) fn associated_due(&mut self) {
-        self.associates.timer = None;
+        self.reporting.associates.timer = None;
     }
 
     /// The hub forgot what it was told, or another session began.
     pub(in crate::core) fn repeat_associated(&mut self, now: Monotonic) {
-        let Associates { aggregate, told, .. } = &mut self.associates;
+        let Associates { aggregate, told, .. } = &mut self.reporting.associates;
         told.retain(|key, _| aggregate.follows(key).is_some());
         for told in told.values_mut() {
             told.digest = None;
         }
         for (key, _) in aggregate.roots() {
-            self.reports.associated(key, now);
+            self.reporting.reports.associated(key, now);
         }
     }
 
     /// The counts of one object, if they are news to the hub.
     pub(in crate::core) fn associated_report(&self, key: &ObjectKey) -> Option<(AssociatedReport, Digest)> {
-        let told = self.associates.told.get(key);
+        let told = self.reporting.associates.told.get(key);
         let made = self.associated_made(key);
         let source = match self.model.desired.get(key) {
             Some(entry) if made.is_some() => entry.source.uid.clone(),
@@ -373,24 +374,24 @@ impl Core {
 
     /// Everything that is asked for and known; nothing that is not followed.
     fn associated_made(&self, key: &ObjectKey) -> Option<BTreeMap<AssociatedKind, Made>> {
-        let follows = self.associates.aggregate.follows(key)?;
-        let mut found = self.associates.aggregate.made(key);
+        let follows = self.reporting.associates.aggregate.follows(key)?;
+        let mut found = self.reporting.associates.aggregate.made(key);
         let asked = follows.iter().filter(|(_, depth)| **depth == Depth::Whole).map(|(kind, _)| *kind);
-        let known = asked.filter(|kind| self.associates.is_known(*kind, follows));
+        let known = asked.filter(|kind| self.reporting.associates.is_known(*kind, follows));
         Some(known.map(|kind| (kind, found.remove(&kind).unwrap_or_default())).collect())
     }
 
     /// The hub has a report, or may have it.
     pub(in crate::core) fn associated_told(&mut self, key: ObjectKey, source: Uid, digest: Option<Digest>) {
-        if self.associates.aggregate.follows(&key).is_none() && digest.is_some() {
-            self.associates.told.remove(&key);
+        if self.reporting.associates.aggregate.follows(&key).is_none() && digest.is_some() {
+            self.reporting.associates.told.remove(&key);
         } else {
-            self.associates.told.insert(key, ReportedCounts { source, digest });
+            self.reporting.associates.told.insert(key, ReportedCounts { source, digest });
         }
     }
 
     pub(in crate::core) fn associated_conditions(&self) -> Vec<TargetCondition> {
-        self.associates.conditions()
+        self.reporting.associates.conditions()
     }
 }
 

@@ -145,7 +145,7 @@ impl Core {
         reason: Reason,
         mut message: String,
     ) {
-        if !is_notable(reason) || !self.kube_events.is_due(now, key, reason) {
+        if !is_notable(reason) || !self.reporting.kube_events.is_due(now, key, reason) {
             return;
         }
         let entry = self.model.desired.get(key);
@@ -159,11 +159,11 @@ impl Core {
             let seen = object.seen().map(|seen| seen.uid.clone());
             seen.or_else(|| object.record.as_ref().map(|record| record.uid.clone()))
         });
-        self.kube_events.pending.push(KubeEvent { key: key.clone(), version, uid, reason, message });
+        self.reporting.kube_events.pending.push(KubeEvent { key: key.clone(), version, uid, reason, message });
     }
 
     pub(in crate::core) fn flush_events(&mut self, out: &mut Effects) {
-        out.extend(self.kube_events.pending.drain(..).map(Effect::RecordEvent));
+        out.extend(self.reporting.kube_events.pending.drain(..).map(Effect::RecordEvent));
     }
 }
 

@@ -197,29 +197,31 @@ impl Reports {
 impl Core {
     /// An object may have changed.
     pub(in crate::core) fn dirty(&mut self, key: &ObjectKey, now: Monotonic) {
-        self.reports.dirty(self.model.objects.name(key), now);
+        self.reporting.reports.dirty(self.model.objects.name(key), now);
     }
 
     /// Sends what is due, or sets the timer for it.
     pub(in crate::core) fn report(&mut self, now: Monotonic, out: &mut Effects) {
         let Some(session) = self.session_name() else { return };
-        if self.reports.in_flight.is_some() {
+        if self.reporting.reports.in_flight.is_some() {
             return;
         }
-        self.reports.wake(now, self.phase);
+        self.reporting.reports.wake(now, self.phase);
         let facts = self.facts();
-        if self.reports.told.as_ref() != Some(&facts) {
-            self.reports.since.get_or_insert(now);
+        if self.reporting.reports.told.as_ref() != Some(&facts) {
+            self.reporting.reports.since.get_or_insert(now);
         }
         let gather = if self.phase == Phase::Running { GATHER } else { Duration::ZERO };
-        let beat = self.session.stale_after() / HEARTBEATS;
-        let heartbeat = self.reports.last_sent.map(|sent| sent + beat);
-        let change = self.reports.since.map(|since| since + gather);
-        let Some(due) = [heartbeat, change, self.reports.rate.next_due()].into_iter().flatten().min() else { return };
-        let due = self.reports.not_before.map_or(due, |not_before| due.max(not_before));
+        let beat = self.sync.session.stale_after() / HEARTBEATS;
+        let heartbeat = self.reporting.reports.last_sent.map(|sent| sent + beat);
+        let change = self.reporting.reports.since.map(|since| since + gather);
+        let Some(due) = [heartbeat, change, self.reporting.reports.rate.next_due()].into_iter().flatten().min() else {
+            return;
+        };
+        let due = self.reporting.reports.not_before.map_or(due, |not_before| due.max(not_before));
         if due > now {
-            if self.reports.timer != Some(due) {
-                self.reports.timer = Some(due);
+            if self.reporting.reports.timer != Some(due) {
+                self.reporting.reports.timer = Some(due);
                 out.push(Effect::SetTimer { timer: Timer::Report, at: due });
             }
             return;
@@ -228,12 +230,12 @@ impl Core {
         let beat_due = heartbeat.is_none_or(|at| at <= now);
         let silent = page.objects.is_empty() && page.associated.is_empty();
         let silent = silent && page.removed.is_empty() && page.overtaken.is_empty();
-        let news = !silent || self.reports.told.as_ref() != Some(&facts);
-        self.reports.since = (!self.reports.is_empty()).then_some(now);
+        let news = !silent || self.reporting.reports.told.as_ref() != Some(&facts);
+        self.reporting.reports.since = (!self.reporting.reports.is_empty()).then_some(now);
         if !news && !beat_due {
-            let next = [heartbeat, self.reports.rate.next_due()].into_iter().flatten().min();
-            if let Some(at) = next.filter(|_| self.reports.since.is_none()) {
-                self.reports.timer = Some(at);
+            let next = [heartbeat, self.reporting.reports.rate.next_due()].into_iter().flatten().min();
+            if let Some(at) = next.filter(|_| self.reporting.reports.since.is_none()) {
+                self.reporting.reports.timer = Some(at);
                 out.push(Effect::SetTimer { timer: Timer::Report, at });
             }
             return;
@@ -242,11 +244,11 @@ impl Core {
     }
 
     fn send_page(&mut self, now: Monotonic, session: SessionName, page: Page, facts: Facts, out: &mut Effects) {
-        let id = self.session.request();
-        self.reports.seq += 1;
-        self.reports.last_sent = Some(now);
-        self.reports.applied = facts.applied;
-        self.reports.in_flight = Some(InFlight {
+        let id = self.sync.session.request();
+        self.reporting.reports.seq += 1;
+        self.reporting.reports.last_sent = Some(now);
+        self.reporting.reports.applied = facts.applied;
+        self.reporting.reports.in_flight = Some(InFlight {
             id,
             session,
             objects: page.told,
@@ -258,8 +260,8 @@ impl Core {
         let Facts { applied, in_sync, conditions, decommission } = facts;
         let request = ReportedRequest {
             session,
-            seq: self.reports.seq,
-            accepted: self.sets.current(),
+            seq: self.reporting.reports.seq,
+            accepted: self.sync.sets.current(),
             applied,
             in_sync,
             conditions,
@@ -269,7 +271,7 @@ impl Core {
             terminal: page.terminal,
             overtaken: page.overtaken,
             decommission,
-            goodbye: self.reports.parted,
+            goodbye: self.reporting.reports.parted,
         };
         out.push(Effect::Send { id, request: Request::Reported(request) });
     }
@@ -277,24 +279,24 @@ impl Core {
     /// Sends the last report, which says that this process uses its session no more. True while that is in flight: a hub that
     /// does not answer is not waited for, and one that has not answered before gets none.
     pub(in crate::core) fn say_goodbye(&mut self, now: Monotonic, out: &mut Effects) -> bool {
-        let Some(session) = self.session_name().filter(|_| self.mode == AgentMode::Active) else { return false };
-        if !self.reports.may_part() {
+        let Some(session) = self.session_name().filter(|_| self.sync.mode == AgentMode::Active) else { return false };
+        if !self.reporting.reports.may_part() {
             return false;
         }
-        self.reports.parted = true;
+        self.reporting.reports.parted = true;
         let facts = self.facts();
         self.send_page(now, session, Page::default(), facts, out);
         true
     }
 
     pub(in crate::core) fn reported(&mut self, now: Monotonic, result: Result<Answer, LinkFailure>, out: &mut Effects) {
-        let Some(in_flight) = self.reports.in_flight.take() else { return };
+        let Some(in_flight) = self.reporting.reports.in_flight.take() else { return };
         let InFlight { id: _, session: _, objects, associated, removed, overtaken, facts } = in_flight;
         match result {
             Ok(Answer::Reported(ReportedAnswer { seq: _, memory })) => {
-                self.reports.failures = 0;
-                self.reports.not_before = None;
-                self.reports.told = Some(facts);
+                self.reporting.reports.failures = 0;
+                self.reporting.reports.not_before = None;
+                self.reporting.reports.told = Some(facts);
                 for (key, told) in objects {
                     self.acknowledged(&key, told);
                 }
@@ -304,17 +306,17 @@ impl Core {
                 for tombstone in removed.iter().chain(&overtaken) {
                     self.removal_acknowledged(now, tombstone);
                 }
-                let former = self.reports.memory.replace(memory);
+                let former = self.reporting.reports.memory.replace(memory);
                 if former.is_some_and(|former| former != memory) {
                     self.resend(now, out);
                 }
             }
             other => {
-                self.reports.failures = self.reports.failures.saturating_add(1);
-                let wait = self.wait_after(self.reports.failures, other.err().as_ref());
-                self.reports.not_before = Some(now + wait);
+                self.reporting.reports.failures = self.reporting.reports.failures.saturating_add(1);
+                let wait = self.wait_after(self.reporting.reports.failures, other.err().as_ref());
+                self.reporting.reports.not_before = Some(now + wait);
                 // The hub may have taken it or not: earlier acknowledgements do not count.
-                self.reports.told = None;
+                self.reporting.reports.told = None;
                 for (key, _) in objects {
                     self.dirty(&key, now);
                     if let Some(object) = self.model.objects.get_mut(&key) {
@@ -322,22 +324,22 @@ impl Core {
                     }
                 }
                 for (key, source, _) in associated {
-                    self.reports.associated(&key, now);
+                    self.reporting.reports.associated(&key, now);
                     self.associated_told(key, source, None);
                 }
                 for tombstone in removed {
                     if self.model.removals.contains_key(&tombstone) || !self.speaks_of(&tombstone) {
-                        self.reports.removed.insert(tombstone);
+                        self.reporting.reports.removed.insert(tombstone);
                     }
                 }
                 let open = overtaken.into_iter().filter(|tombstone| self.model.removals.contains_key(tombstone));
-                self.reports.overtaken.extend(open);
+                self.reporting.reports.overtaken.extend(open);
             }
         }
     }
 
     fn acknowledged(&mut self, key: &ObjectKey, told: ReportDigest) {
-        let changed = self.reports.dirty.contains(key);
+        let changed = self.reporting.reports.dirty.contains(key);
         if let Some(object) = self.model.objects.get_mut(key) {
             object.told = Some(told);
             if !changed && matches!(object.live.status, Status::Known(_)) {
@@ -373,14 +375,14 @@ impl Core {
             }
             self.model.compact_if_many();
         }
-        self.reports.everything(names.iter(), now);
+        self.reporting.reports.everything(names.iter(), now);
         self.repeat_associated(now);
         let done = self.model.removals.iter().filter(|(_, removal)| removal.state == RemovalState::Done);
         let done: Vec<_> = done.map(|(tombstone, _)| tombstone.clone()).collect();
         let (overtaken, removed): (Vec<_>, Vec<_>) =
             done.into_iter().partition(|tombstone| self.model.is_assigned_again(tombstone));
-        self.reports.removed.extend(removed);
-        self.reports.overtaken.extend(overtaken);
+        self.reporting.reports.removed.extend(removed);
+        self.reporting.reports.overtaken.extend(overtaken);
         if !awaited.is_empty() {
             out.push(Effect::Relist(awaited.into_iter().collect()));
         }
@@ -388,9 +390,9 @@ impl Core {
 
     fn facts(&self) -> Facts {
         let mut conditions = self.model.kinds.conditions(&self.model.forbidden_kinds);
-        conditions.extend(self.session.conditions());
+        conditions.extend(self.sync.session.conditions());
         conditions.extend(self.gate_conditions());
-        conditions.extend(self.copies.condition());
+        conditions.extend(self.audit.copies.condition());
         conditions.extend(self.history_condition());
         for condition in self.associated_conditions() {
             match conditions.iter_mut().find(|known| known.reason == condition.reason) {
@@ -405,11 +407,17 @@ impl Core {
         for condition in &mut conditions {
             truncate(&mut condition.message, MESSAGE_BYTES_MAX);
         }
-        let tried = self.work.all_tried() && !self.gates.hold_any();
-        let applied =
-            self.sets.current().filter(|_| tried).map(|Accepted { version, .. }| version).or(self.reports.applied);
+        let tried = self.work.all_tried() && !self.guards.gates.hold_any();
+        let applied = self
+            .sync
+            .sets
+            .current()
+            .filter(|_| tried)
+            .map(|Accepted { version, .. }| version)
+            .or(self.reporting.reports.applied);
         // Where nothing is to be watched, watches do not tell how the cluster does.
-        let in_sync = self.sets.current().is_some() && self.cluster_identity.answers() && self.model.kinds.in_sync();
+        let in_sync =
+            self.sync.sets.current().is_some() && self.sync.cluster_identity.answers() && self.model.kinds.in_sync();
         Facts { applied, in_sync, conditions, decommission: self.decommissioned() }
     }
 
@@ -418,29 +426,29 @@ impl Core {
         let mut page = Page::default();
         while page.removed.len() < REPORT_PAGE_OBJECTS_MAX
             && page.bytes < REMOVALS_BYTES_MAX
-            && let Some(tombstone) = self.reports.removed.pop_first()
+            && let Some(tombstone) = self.reporting.reports.removed.pop_first()
         {
-            let ran = self.ran.fact(&tombstone);
+            let ran = self.guards.ran.fact(&tombstone);
             page.bytes += if ran.is_some() { 2 * REMOVED_BYTES } else { REMOVED_BYTES };
             page.terminal.extend(ran);
             page.removed.push(tombstone);
         }
         while page.removed.len() + page.overtaken.len() < REPORT_PAGE_OBJECTS_MAX
             && page.bytes < REMOVALS_BYTES_MAX
-            && let Some(tombstone) = self.reports.overtaken.pop_first()
+            && let Some(tombstone) = self.reporting.reports.overtaken.pop_first()
         {
             page.bytes += REMOVED_BYTES;
             page.overtaken.push(tombstone);
         }
         while page.objects.len() < REPORT_PAGE_OBJECTS_MAX
             && page.bytes < REPORT_PAGE_BYTES_MAX - STATUS_BYTES_MAX - REMOVED_BYTES
-            && let Some(name) = self.reports.dirty.pop_first()
+            && let Some(name) = self.reporting.reports.dirty.pop_first()
         {
             self.add_report(now, name, &mut page);
         }
         while page.associated.len() < REPORT_PAGE_OBJECTS_MAX
             && page.bytes < REPORT_PAGE_BYTES_MAX - ASSOCIATED_BYTES_MAX
-            && let Some(key) = self.reports.associated.pop_first()
+            && let Some(key) = self.reporting.reports.associated.pop_first()
         {
             self.add_associated(now, key, &mut page);
         }
@@ -450,7 +458,7 @@ impl Core {
     fn add_associated(&mut self, now: Monotonic, key: ObjectKey, page: &mut Page) {
         let Some((report, digest)) = self.associated_report(&key) else {
             // The counts are unchanged: they are not counted again sooner.
-            if self.associates.has_told(&key) {
+            if self.reporting.associates.has_told(&key) {
                 self.associated_said(now, &key);
             }
             return;
@@ -477,7 +485,7 @@ impl Core {
                 return;
             }
             if let Some(source) = self.explain(&key, None) {
-                self.reports.vanished(Tombstone { key, source });
+                self.reporting.reports.vanished(Tombstone { key, source });
             }
             return;
         };
@@ -485,7 +493,7 @@ impl Core {
         let unexplained = (!explained).then(|| report.source_uid.clone());
         // It exists again, if it was ever gone.
         let there = Tombstone { key: key.clone(), source: report.source_uid.clone() };
-        self.reports.forget_removed(&there);
+        self.reporting.reports.forget_removed(&there);
         if let Ok(at) = page.removed.binary_search(&there) {
             page.removed.remove(at);
         }
@@ -493,7 +501,7 @@ impl Core {
         if let Some(source) = self.explain(&key, unexplained) {
             let former = Tombstone { key: key.clone(), source };
             if former != there && !self.model.removals.contains_key(&former) {
-                self.reports.vanished(former);
+                self.reporting.reports.vanished(former);
             }
         }
         let class = self.model.report_class(&key).clone();
@@ -531,7 +539,7 @@ impl Core {
         }
         let same = object.told == Some(told) && unread.is_none();
         let held = !same && object.told.is_some() && self.phase == Phase::Running;
-        if held && self.reports.rate.holds(now, &name, &own) {
+        if held && self.reporting.reports.rate.holds(now, &name, &own) {
             return;
         }
         let Some(object) = self.model.objects.get_mut(&key) else { return };
@@ -553,7 +561,7 @@ impl Core {
             }
             None => page.told.push((key, told)),
         }
-        self.reports.rate.said(now, name, own);
+        self.reporting.reports.rate.said(now, name, own);
         page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
         page.objects.push(report);
     }

@@ -55,21 +55,21 @@ pub(crate) fn is_another(cluster: Option<&Uid>, facts: &ClusterFacts) -> bool {
 impl Core {
     /// The cluster reported its facts.
     pub(in crate::core) fn on_facts(&mut self, facts: ClusterFacts, out: &mut Effects) {
-        self.cluster_identity.answered = true;
-        if self.cluster_identity.facts != facts {
-            self.cluster_identity.facts = facts;
+        self.sync.cluster_identity.answered = true;
+        if self.sync.cluster_identity.facts != facts {
+            self.sync.cluster_identity.facts = facts;
             // The hub hears it with a session, and judges by it, too, whether this is the right cluster.
             self.renew_session(out);
         }
     }
 
     pub(in crate::core) const fn on_probe(&mut self, answers: bool) {
-        self.cluster_identity.silent = !answers;
+        self.sync.cluster_identity.silent = !answers;
     }
 
     /// Without the hub, the agent alone judges that.
     pub(in crate::core) fn is_own_cluster(&self) -> bool {
-        self.cluster_identity.is_right()
+        self.sync.cluster_identity.is_right()
     }
 }
 

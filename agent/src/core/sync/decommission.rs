@@ -176,8 +176,8 @@ impl Core {
     pub(in crate::core) fn tell_decommission(&mut self, out: &mut Effects) {
         let told =
             self.decommissioned().map(|report| DecommissionReport { left: u64::from(report.left > 0), ..report });
-        if self.told_decommission != told {
-            self.told_decommission = told;
+        if self.reporting.told_decommission != told {
+            self.reporting.told_decommission = told;
             let in_service = DecommissionReport { how: Decommission::No, left: 0 };
             out.push(Effect::Decommissioned(self.decommissioned().unwrap_or(in_service)));
         }

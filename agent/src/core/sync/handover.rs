@@ -37,32 +37,32 @@ impl Core {
         }
         if let Some(former) = self.model.target {
             self.model.formers = self.model.formers.with(former).without(enrolled.target);
-            self.sets.leave();
+            self.sync.sets.leave();
             for tombstone in self.model.removals.keys().cloned().collect::<Vec<_>>() {
                 self.void_removal(&tombstone);
             }
-            self.approvals = Approvals::default();
+            self.guards.approvals = Approvals::default();
             if self.model.decommission != Decommission::No {
                 self.model.decommission = Decommission::No;
                 self.model.disk.write(Write::Decommission(Decommission::No));
             }
             // Nothing was reported as the new target yet.
             self.resend(now, out);
-            self.session.distrust();
+            self.sync.session.distrust();
             // Every mark is checked then, and names the new target.
             for key in self.model.objects.keys().cloned().collect::<Vec<_>>() {
                 self.enqueue(&key);
             }
         }
         self.model.target = Some(enrolled.target);
-        self.session.switching();
+        self.sync.session.switching();
         self.model.disk.write(Write::Enrolled(enrolled));
         self.model.disk.then(Then::Enrolled);
     }
 
     /// The new target is on disk. A set of the former target that was being written came before.
     pub(in crate::core) fn became_target(&mut self, out: &mut Effects) {
-        self.sets.leave();
+        self.sync.sets.leave();
         self.open_session(out);
     }
 

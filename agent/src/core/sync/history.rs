@@ -24,28 +24,28 @@ const BROKEN: &str = "the hub lost history that its clusters have seen; this age
 impl Core {
     /// The newest set that was ever accepted, as far as is known here.
     pub(in crate::core) fn floor(&self) -> Option<Accepted> {
-        self.sets.newest().map(|newest| newest.set)
+        self.sync.sets.newest().map(|newest| newest.set)
     }
 
     /// The revision by which the hub is to judge its history.
     pub(in crate::core) fn shown(&self) -> Option<Shown> {
-        self.sets.newest().map(|Attested { set: _, attestation }| attestation.shown())
+        self.sync.sets.newest().map(|Attested { set: _, attestation }| attestation.shown())
     }
 
     /// What the hub said last of its history.
     pub fn history(&self) -> Continuity {
-        self.history
+        self.sync.history
     }
 
     pub(in crate::core) fn is_broken(&self) -> bool {
-        self.history != Continuity::Whole
+        self.sync.history != Continuity::Whole
     }
 
     pub(in crate::core) fn history_broken(&mut self, now: Monotonic) {
         // Approvals were given in the history that is lost.
-        self.approvals.void();
+        self.guards.approvals.void();
         if !self.is_broken() {
-            self.history = Continuity::Broken;
+            self.sync.history = Continuity::Broken;
             self.model.disk.write(Write::History(Continuity::Broken));
             self.requeue_removals(now);
         }
@@ -54,7 +54,7 @@ impl Core {
     pub(in crate::core) fn history_whole(&mut self, now: Monotonic) {
         self.journal_is_current();
         if self.is_broken() {
-            self.history = Continuity::Whole;
+            self.sync.history = Continuity::Whole;
             self.model.disk.write(Write::History(Continuity::Whole));
             self.requeue_removals(now);
         }

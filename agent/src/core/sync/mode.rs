@@ -115,18 +115,18 @@ impl AgentMode {
 impl Core {
     /// The mode that follows from the last verdict.
     pub fn mode(&self) -> &AgentMode {
-        &self.mode
+        &self.sync.mode
     }
 
     /// Whether anything may be changed at the cluster now.
     pub(in crate::core) fn may_change(&self) -> bool {
-        self.phase == Phase::Running && self.is_own_cluster() && self.mode.may_change() && !self.is_set_back()
+        self.phase == Phase::Running && self.is_own_cluster() && self.sync.mode.may_change() && !self.is_set_back()
     }
 
     /// Whether anything may be deleted or orphaned now. Every step of a removal asks again: a freeze stops removals that were
     /// begun before it.
     pub(in crate::core) fn may_remove(&self) -> bool {
-        self.may_change() && self.mode.may_remove()
+        self.may_change() && self.sync.mode.may_remove()
     }
 
     /// Begins in the mode of the process before this one.
@@ -135,7 +135,7 @@ impl Core {
     }
 
     fn mode_effect(&self) -> Option<Effect> {
-        match &self.mode {
+        match &self.sync.mode {
             AgentMode::Frozen(reason) => Some(Effect::Freeze(reason.clone())),
             AgentMode::UnknownToHub => Some(Effect::UnknownToHub),
             AgentMode::Active => None,
@@ -144,40 +144,40 @@ impl Core {
 
     /// A verdict was heard. The agent asks again after a while, whatever it was.
     pub(in crate::core) fn take_verdict(&mut self, now: Monotonic, verdict: HubVerdict, out: &mut Effects) {
-        self.session.hub_unknown = verdict == HubVerdict::UnknownTarget;
-        let proves_fenced = std::mem::take(&mut self.session.proves_fenced);
-        let former = std::mem::take(&mut self.mode);
+        self.sync.session.hub_unknown = verdict == HubVerdict::UnknownTarget;
+        let proves_fenced = std::mem::take(&mut self.sync.session.proves_fenced);
+        let former = std::mem::take(&mut self.sync.mode);
         let mode = former.clone().after(verdict);
         if former.is_alike(&mode) {
-            self.mode = former;
+            self.sync.mode = former;
             if !proves_fenced {
-                self.asked = self.asked.saturating_add(1);
+                self.sync.asked = self.sync.asked.saturating_add(1);
             }
         } else {
-            self.mode = mode;
-            self.asked = 1;
+            self.sync.mode = mode;
+            self.sync.asked = 1;
             out.extend(self.mode_effect());
-            self.model.disk.write(Write::Mode(self.mode.clone()));
+            self.model.disk.write(Write::Mode(self.sync.mode.clone()));
         }
         // A token that was not shown yet, or not for long, need not wait. That the agent's next key was refused, too, is no
         // reason to hurry.
-        let wait = if self.may_enrol_anew(now) && !self.session.is_enrolling() {
+        let wait = if self.may_enrol_anew(now) && !self.sync.session.is_enrolling() {
             Duration::ZERO
         } else {
-            self.jitter.half(self.asked, ASK_AGAIN.0 * 2, ASK_AGAIN.1)
+            self.jitter.half(self.sync.asked, ASK_AGAIN.0 * 2, ASK_AGAIN.1)
         };
         self.ask_again(now + wait, out);
     }
 
     /// The hub has accepted a request in a session: former restrictions are over.
     pub(in crate::core) fn reactivate(&mut self, out: &mut Effects) {
-        self.asked = 0;
-        self.session.hub_unknown = false;
+        self.sync.asked = 0;
+        self.sync.session.hub_unknown = false;
         // An agent that the hub does not quarantine any more is active only where its identity is of this cluster.
-        if matches!(self.mode, AgentMode::Frozen(FreezeReason::Quarantined(_))) && !self.is_own_cluster() {
+        if matches!(self.sync.mode, AgentMode::Frozen(FreezeReason::Quarantined(_))) && !self.is_own_cluster() {
             return;
         }
-        if std::mem::take(&mut self.mode) != AgentMode::Active {
+        if std::mem::take(&mut self.sync.mode) != AgentMode::Active {
             out.push(Effect::Thaw);
             self.model.disk.write(Write::Mode(AgentMode::Active));
         }

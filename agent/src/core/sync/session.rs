@@ -55,7 +55,7 @@ impl Core {
                 && (entry.state != EntryState::Apply || core.model.inputs.is_stored(&entry.input))
         };
         if !self.model.desired.iter().all(|(_, entry)| whole(self, entry)) {
-            self.session.distrust();
+            self.sync.session.distrust();
         }
         match self.model.target {
             Some(_) => self.open_session(out),
@@ -65,27 +65,27 @@ impl Core {
 
     /// The facts that are sent with a session changed.
     pub(in crate::core) fn renew_session(&mut self, out: &mut Effects) {
-        self.session.untold = true;
-        if matches!(self.session.link, Link::Polling { .. }) {
+        self.sync.session.untold = true;
+        if matches!(self.sync.session.link, Link::Polling { .. }) {
             self.open_session(out);
         }
     }
 
     pub(in crate::core) fn open_session(&mut self, out: &mut Effects) {
-        let id = self.session.request();
-        self.session.link = Link::Opening(id);
+        let id = self.sync.session.request();
+        self.sync.session.link = Link::Opening(id);
         // Requests in flight in the former session may be refused from now on, and that means nothing.
-        self.session.name = None;
-        self.session.untold = false;
+        self.sync.session.name = None;
+        self.sync.session.untold = false;
         let request = SessionRequest {
-            facts: self.cluster_identity.facts().clone(),
-            accepted: self.sets.shown(),
+            facts: self.sync.cluster_identity.facts().clone(),
+            accepted: self.sync.sets.shown(),
             formers: self.model.formers.iter().collect(),
             asked_as: None,
             instance: self.config.instance.clone(),
-            persisted: self.session.persisted,
-            last: self.session.newest,
-            fenced: self.session.fenced,
+            persisted: self.sync.session.persisted,
+            last: self.sync.session.newest,
+            fenced: self.sync.session.fenced,
             capabilities: self.config.capabilities.clone(),
         };
         out.push(Effect::Send { id, request: Request::Session(request) });
@@ -93,47 +93,49 @@ impl Core {
 
     /// Asks for what is new, and lets the hub take its time.
     pub(in crate::core) fn poll(&mut self, now: Monotonic, out: &mut Effects) {
-        let gather = match self.sets.current() {
-            Some(accepted) if !self.session.repair.is_needed() => Gather::changes(accepted, &self.model.desired),
-            Some(_) | None => self.session.repair.everything(),
+        let gather = match self.sync.sets.current() {
+            Some(accepted) if !self.sync.session.repair.is_needed() => Gather::changes(accepted, &self.model.desired),
+            Some(_) | None => self.sync.session.repair.everything(),
         };
         self.ask(now, Box::new(gather), out);
     }
 
     fn ask(&mut self, now: Monotonic, gather: Box<Gather>, out: &mut Effects) {
         // An agent that is not active opens a session to find out whether it may use it.
-        if self.mode != AgentMode::Active && self.session.name.is_none() {
-            let at = self.session.ask_at.max(now);
-            return self.session.back_off(at, Next::Open, out);
+        if self.sync.mode != AgentMode::Active && self.sync.session.name.is_none() {
+            let at = self.sync.session.ask_at.max(now);
+            return self.sync.session.back_off(at, Next::Open, out);
         }
-        let Some(session) = self.session.name.filter(|_| !self.session.untold) else { return self.open_session(out) };
-        let id = self.session.request();
-        let wait = self.session.settings.wait_seconds.min(self.session.wait_max).max(POLL_WAIT_SECONDS_MIN);
+        let Some(session) = self.sync.session.name.filter(|_| !self.sync.session.untold) else {
+            return self.open_session(out);
+        };
+        let id = self.sync.session.request();
+        let wait = self.sync.session.settings.wait_seconds.min(self.sync.session.wait_max).max(POLL_WAIT_SECONDS_MIN);
         // While the hub's history is broken, the agent asks for nothing but whether that is over.
         let may_wait = gather.may_wait() || self.is_broken();
         let wait_seconds = if may_wait { wait } else { 0 };
         let Question { since, digest, after } = gather.question();
-        self.session.repair.asks(&gather);
-        self.session.link =
+        self.sync.session.repair.asks(&gather);
+        self.sync.session.link =
             if may_wait { Link::Polling { id, sent: now, gather } } else { Link::Gathering { id, gather } };
-        let (approved, decommission) = (self.approvals.held(), self.model.decommission);
-        let (shown, history) = (self.shown(), self.history);
+        let (approved, decommission) = (self.guards.approvals.held(), self.model.decommission);
+        let (shown, history) = (self.shown(), self.sync.history);
         let request =
             DesiredRequest { session, since, digest, after, wait_seconds, approved, decommission, shown, history };
         out.push(Effect::Send { id, request: Request::Desired(request) });
     }
 
     pub(in crate::core) fn link_due(&mut self, now: Monotonic, out: &mut Effects) {
-        match std::mem::replace(&mut self.session.link, Link::Off) {
+        match std::mem::replace(&mut self.sync.session.link, Link::Off) {
             Link::Backoff(Next::Enrol) => self.enrol(out),
-            Link::Backoff(Next::Open) => match self.session.fenced {
+            Link::Backoff(Next::Open) => match self.sync.session.fenced {
                 Some(fenced) => self.read_stored_session(SessionReadReason::Fenced(fenced), out),
                 None => self.open_session(out),
             },
             Link::Backoff(Next::Poll) => self.poll(now, out),
             Link::Backoff(Next::Gather(gather)) => self.ask(now, gather, out),
             Link::Fetching { fetch, paused: _ } => {
-                self.session.link = Link::Fetching { fetch, paused: false };
+                self.sync.session.link = Link::Fetching { fetch, paused: false };
                 self.fetch_more(out);
             }
             // The timer of an earlier pause.
@@ -144,7 +146,7 @@ impl Core {
             | Link::ReadingStoredSession(_)
             | Link::Polling { .. }
             | Link::Gathering { .. }
-            | Link::Switching) => self.session.link = link,
+            | Link::Switching) => self.sync.session.link = link,
         }
     }
 
@@ -162,10 +164,10 @@ impl Core {
             }
             Ok(_) | Err(_) => {}
         }
-        if self.reports.is_flying(id) {
+        if self.reporting.reports.is_flying(id) {
             return self.reported(now, result, out);
         }
-        match std::mem::replace(&mut self.session.link, Link::Off) {
+        match std::mem::replace(&mut self.sync.session.link, Link::Off) {
             Link::Enrolling(asked) if asked == id => match result {
                 Ok(Answer::Enrolled(answer)) => self.enrolled(now, answer, out),
                 other => self.enrolment_failed(now, other.err().as_ref(), out),
@@ -196,7 +198,7 @@ impl Core {
             | Link::Fetching { .. }
             | Link::Switching
             | Link::Backoff(_)) => {
-                self.session.link = link;
+                self.sync.session.link = link;
                 self.become_as_told(now, result, out);
             }
         }
@@ -213,7 +215,7 @@ impl Core {
 
     /// Whether an answer to this request is still about the agent as it is.
     fn is_awaited(&self, id: RequestId) -> bool {
-        match &self.session.link {
+        match &self.sync.session.link {
             Link::Enrolling(asked) | Link::Opening(asked) if *asked == id => true,
             Link::Polling { id: asked, .. } | Link::Gathering { id: asked, .. } if *asked == id => true,
             Link::Fetching { fetch, .. } if fetch.is_flying(id) => true,
@@ -226,19 +228,21 @@ impl Core {
             | Link::Gathering { .. }
             | Link::Fetching { .. }
             | Link::Switching
-            | Link::Backoff(_) => self.reports.is_flying(id) && self.reports.is_of_session(self.session.name),
+            | Link::Backoff(_) => {
+                self.reporting.reports.is_flying(id) && self.reporting.reports.is_of_session(self.sync.session.name)
+            }
         }
     }
 
     /// Everything in flight to the hub is dropped; a session is asked for at `at`. A set that is being written is accepted all
     /// the same.
     pub(in crate::core) fn ask_again(&mut self, at: Monotonic, out: &mut Effects) {
-        self.session.name = None;
-        self.session.ask_at = at;
-        match self.session.link {
+        self.sync.session.name = None;
+        self.sync.session.ask_at = at;
+        match self.sync.session.link {
             // The next request waits until then.
             Link::Switching => return,
-            Link::Fetching { .. } => self.session.strays = true,
+            Link::Fetching { .. } => self.sync.session.strays = true,
             Link::Off
             | Link::Enrolling(_)
             | Link::Opening(_)
@@ -249,13 +253,13 @@ impl Core {
             | Link::Backoff(_) => {}
         }
         let next = if self.model.target.is_none() || self.may_enrol_anew(at) { Next::Enrol } else { Next::Open };
-        self.session.back_off(at, next, out);
+        self.sync.session.back_off(at, next, out);
     }
 
     /// The hub does not know the session that it gave: it lost history. Requests in flight in it are dropped.
     fn session_unknown(&mut self, now: Monotonic, out: &mut Effects) {
-        self.session.name = None;
-        if !matches!(self.session.link, Link::Switching | Link::Opening(_)) {
+        self.sync.session.name = None;
+        if !matches!(self.sync.session.link, Link::Switching | Link::Opening(_)) {
             self.failed(now, Next::Open, None, out);
         }
     }
@@ -270,7 +274,7 @@ impl Core {
     ) {
         self.polled_well();
         let held = Held {
-            accepted: self.sets.current(),
+            accepted: self.sync.sets.current(),
             floor: self.floor(),
             decommission: self.model.decommission,
             desired: &self.model.desired,
@@ -283,24 +287,24 @@ impl Core {
                 gather.page(page, &held)
             }
             DesiredAnswer::SnapshotRequired { epoch: _ } if gather.may_wait() => {
-                return self.ask(now, Box::new(self.session.repair.everything()), out);
+                return self.ask(now, Box::new(self.sync.session.repair.everything()), out);
             }
             // It began an answer, and had forgotten the rest before its end.
             DesiredAnswer::SnapshotRequired { epoch: _ } if gather.question().since.is_some() => {
-                let next = Next::Gather(Box::new(self.session.repair.everything()));
+                let next = Next::Gather(Box::new(self.sync.session.repair.everything()));
                 return self.set_failed(now, SetFailure::Outdated, next, out);
             }
             DesiredAnswer::Approved(page) => {
-                self.session.succeeded();
+                self.sync.session.succeeded();
                 if self.approved(now, page) {
                     self.ask(now, gather, out);
                 } else {
-                    self.session.back_off(now + POLL_PAUSE, Next::Gather(gather), out);
+                    self.sync.session.back_off(now + POLL_PAUSE, Next::Gather(gather), out);
                 }
                 return;
             }
             DesiredAnswer::Broken => {
-                self.session.succeeded();
+                self.sync.session.succeeded();
                 self.history_broken(now);
                 return self.pause_polling(now, sent, out);
             }
@@ -308,35 +312,35 @@ impl Core {
         };
         match step {
             Step::Ask => {
-                self.session.succeeded();
+                self.sync.session.succeeded();
                 self.ask(now, gather, out);
             }
             Step::Complete(change) => self.gathered_all(change, out),
             Step::NothingNew => {
-                self.session.has_whole_set();
+                self.sync.session.has_whole_set();
                 self.history_whole(now);
                 self.pause_polling(now, sent, out);
             }
             Step::Again(error) => {
-                self.session.sync_errors.found(error);
-                let next = Next::Gather(Box::new(self.session.repair.anew(&gather, error)));
+                self.sync.session.sync_errors.found(error);
+                let next = Next::Gather(Box::new(self.sync.session.repair.anew(&gather, error)));
                 self.set_failed(now, SetFailure::Error(error), next, out);
             }
             Step::Refuse(error) => {
-                self.session.sync_errors.found(error);
+                self.sync.session.sync_errors.found(error);
                 let wait = match self.count_failed_set(SetFailure::Error(error)) {
                     1 => self.wait_after(1, None),
                     more => self.jitter.half(more - 1, RETRY_REFUSED.0, RETRY_REFUSED.1),
                 };
                 // Opening a session shows the hub what was seen of its history, which does not help where a set is too large.
                 let next = if error == SyncError::TooLarge { Next::Poll } else { Next::Open };
-                self.session.back_off(now + wait, next, out);
+                self.sync.session.back_off(now + wait, next, out);
             }
         }
     }
 
     fn count_failed_set(&mut self, why: SetFailure) -> u32 {
-        let count = self.session.failed_sets.entry(why).or_default();
+        let count = self.sync.session.failed_sets.entry(why).or_default();
         *count = count.saturating_add(1);
         *count
     }
@@ -344,7 +348,7 @@ impl Core {
     /// A set failed, and is requested again: with growing pauses, for its pages and bodies arrived and will again.
     fn set_failed(&mut self, now: Monotonic, why: SetFailure, next: Next, out: &mut Effects) {
         let at = self.after_failed_set(now, why);
-        self.session.back_off(at, next, out);
+        self.sync.session.back_off(at, next, out);
     }
 
     fn after_failed_set(&mut self, now: Monotonic, why: SetFailure) -> Monotonic {
@@ -358,7 +362,7 @@ impl Core {
     fn pause_polling(&mut self, now: Monotonic, sent: Option<Monotonic>, out: &mut Effects) {
         match sent {
             Some(sent) if now.since(sent) >= POLL_PAUSE => self.poll(now, out),
-            Some(_) | None => self.session.back_off(now + POLL_PAUSE, Next::Poll, out),
+            Some(_) | None => self.sync.session.back_off(now + POLL_PAUSE, Next::Poll, out),
         }
     }
 
@@ -366,7 +370,8 @@ impl Core {
         let needs = |entry: &&std::sync::Arc<tideline_common::Entry>| {
             entry.state == EntryState::Apply && !self.model.inputs.is_stored(&entry.input)
         };
-        let unchanged = self.model.desired.iter().map(|(_, entry)| entry).filter(|_| self.session.repair.is_needed());
+        let unchanged =
+            self.model.desired.iter().map(|(_, entry)| entry).filter(|_| self.sync.session.repair.is_needed());
         let wanted: BTreeMap<_, _> = change
             .put
             .iter()
@@ -377,24 +382,24 @@ impl Core {
         let mut wanted: Vec<BodyWanted> = wanted.into_values().collect();
         wanted.sort_by(|a, b| a.key.cmp(&b.key));
         let fetch = Box::new(Fetch::new(change, wanted));
-        self.session.link = Link::Fetching { fetch, paused: false };
+        self.sync.session.link = Link::Fetching { fetch, paused: false };
         self.fetch_more(out);
     }
 
     /// Asks for more bodies, if they are being fetched, or accepts the set when it has all.
     pub(in crate::core) fn fetch_more(&mut self, out: &mut Effects) {
-        let Some(session) = self.session.name else { return };
-        let Link::Fetching { fetch, paused: false } = &mut self.session.link else { return };
+        let Some(session) = self.sync.session.name else { return };
+        let Link::Fetching { fetch, paused: false } = &mut self.sync.session.link else { return };
         while self.model.disk.has_room_for_bodies() {
-            self.session.last += 1;
-            let id = RequestId(self.session.last);
+            self.sync.session.last += 1;
+            let id = RequestId(self.sync.session.last);
             let Some(wanted) = fetch.next(id) else { break };
             out.push(Effect::Send { id, request: Request::Bodies(BodiesRequest { session, wanted }) });
         }
         if fetch.is_done()
-            && let Link::Fetching { fetch, .. } = std::mem::replace(&mut self.session.link, Link::Switching)
+            && let Link::Fetching { fetch, .. } = std::mem::replace(&mut self.sync.session.link, Link::Switching)
         {
-            self.session.has_whole_set();
+            self.sync.session.has_whole_set();
             self.begin_switch(fetch.change);
         }
     }
@@ -416,11 +421,11 @@ impl Core {
                     self.model.disk.write(Write::Body { input, text });
                 }
                 if fetched.outdated {
-                    self.session.strays = true;
+                    self.sync.session.strays = true;
                     // The set has moved on. Bodies that arrived whole are kept, and the next set does not ask for them.
                     if fetch.whole() > 0 {
                         let wait = self.wait_after(1, None);
-                        return self.session.back_off(now + wait, Next::Poll, out);
+                        return self.sync.session.back_off(now + wait, Next::Poll, out);
                     }
                     return self.set_failed(now, SetFailure::Outdated, Next::Poll, out);
                 }
@@ -431,10 +436,10 @@ impl Core {
                 (false, other.err())
             }
         };
-        self.session.link = Link::Fetching { fetch, paused };
+        self.sync.session.link = Link::Fetching { fetch, paused };
         if progress || paused {
             if progress {
-                self.session.succeeded();
+                self.sync.session.succeeded();
             }
             self.fetch_more(out);
         } else {
@@ -442,7 +447,7 @@ impl Core {
                 Some(failure) => self.after_failure(now, Some(failure)),
                 None => self.after_failed_set(now, SetFailure::NoBodies),
             };
-            if let Link::Fetching { paused, .. } = &mut self.session.link {
+            if let Link::Fetching { paused, .. } = &mut self.sync.session.link {
                 *paused = true;
             }
             out.push(Effect::SetTimer { timer: Timer::Link, at });
@@ -456,30 +461,30 @@ impl Core {
             Some(LinkFailure::Unreachable { retry_after: None, .. } | LinkFailure::NotTheHub { retry_after: None, .. })
         );
         if cut && now.since(sent) >= POLL_CUT {
-            let waited = self.session.settings.wait_seconds.min(self.session.wait_max);
-            self.session.wait_max = (waited / 2).max(POLL_WAIT_SECONDS_MIN);
-            self.session.polls = 0;
+            let waited = self.sync.session.settings.wait_seconds.min(self.sync.session.wait_max);
+            self.sync.session.wait_max = (waited / 2).max(POLL_WAIT_SECONDS_MIN);
+            self.sync.session.polls = 0;
         }
         self.failed(now, Next::Poll, failure, out);
     }
 
     fn polled_well(&mut self) {
-        self.session.polls += 1;
-        if self.session.polls >= POLLS_BEFORE_LONGER {
-            self.session.polls = 0;
-            self.session.wait_max = (self.session.wait_max * 2).min(POLL_WAIT_SECONDS_MAX);
+        self.sync.session.polls += 1;
+        if self.sync.session.polls >= POLLS_BEFORE_LONGER {
+            self.sync.session.polls = 0;
+            self.sync.session.wait_max = (self.sync.session.wait_max * 2).min(POLL_WAIT_SECONDS_MAX);
         }
     }
 
     fn failed(&mut self, now: Monotonic, next: Next, failure: Option<&LinkFailure>, out: &mut Effects) {
         let at = self.after_failure(now, failure);
         let next = if self.may_prove_more(now, failure) { Next::Enrol } else { next };
-        self.session.back_off(at, next, out);
+        self.sync.session.back_off(at, next, out);
     }
 
     fn after_failure(&mut self, now: Monotonic, failure: Option<&LinkFailure>) -> Monotonic {
-        self.session.failures = self.session.failures.saturating_add(1);
-        now + self.wait_after(self.session.failures, failure)
+        self.sync.session.failures = self.sync.session.failures.saturating_add(1);
+        now + self.wait_after(self.sync.session.failures, failure)
     }
 
     /// How long to pause after so many failures, of which this is the last.
@@ -514,7 +519,7 @@ impl Core {
 
     /// Whether reports can be sent at all.
     pub(in crate::core) fn session_name(&self) -> Option<SessionName> {
-        self.session.name.filter(|_| self.phase != Phase::Ended)
+        self.sync.session.name.filter(|_| self.phase != Phase::Ended)
     }
 }
 

@@ -33,8 +33,8 @@ impl Core {
         });
         for (tombstone, policy) in tombstones {
             // The hub's answer about an earlier removal is not about this one.
-            self.reports.forget_removed(tombstone);
-            self.reports.forget_overtaken(tombstone);
+            self.reporting.reports.forget_removed(tombstone);
+            self.reporting.reports.forget_overtaken(tombstone);
             let known = self.model.removals.get(tombstone).filter(|removal| removal.state != RemovalState::Done);
             if known.is_none_or(|removal| removal.cause != Cause::Unassigned || removal.policy != *policy) {
                 self.model.disk.write(Write::Removing { tombstone: tombstone.clone(), policy: *policy });
@@ -149,7 +149,7 @@ impl Core {
         let Change { accepted, put, remove, policies, tombstones, left_at, terminal, decommission } = change;
         let epoch = accepted.set.version.epoch;
         self.model.policies.extend(policies);
-        self.sets.accept(accepted);
+        self.sync.sets.accept(accepted);
         let many = put.len() >= PACK_MIN;
         if std::mem::take(&mut self.model.lacks_bodies) {
             // The bodies came with this set, and no other event says so.
@@ -181,7 +181,7 @@ impl Core {
             unnamed.extend(self.put_entry(entry));
             if self.model.removals.get(&again).is_some_and(|removal| removal.state == RemovalState::Done) {
                 // It was removed while this was fetched.
-                self.reports.overtaken(again.clone(), now);
+                self.reporting.reports.overtaken(again.clone(), now);
             }
             let key = again.key;
             self.enqueue(&key);
@@ -212,7 +212,7 @@ impl Core {
         }
         self.decommission(now, decommission);
         self.history_whole(now);
-        if self.session.take_strays() {
+        if self.sync.session.take_strays() {
             self.model.drop_bodies();
         } else {
             let unnamed = self.model.inputs.take_unnamed(unnamed);
@@ -235,7 +235,7 @@ impl Core {
             Some(RemovalPolicy::Tombstone(_)) => self.comes_back(&again),
             None => {}
         }
-        self.approvals.strike_at(&key);
+        self.guards.approvals.strike_at(&key);
         self.recall_run(&key, &again.source);
         self.model.kinds.refer(&key, &entry.version);
         self.model.kinds.speak(&key.kind, &entry.version);
@@ -296,7 +296,7 @@ impl Core {
             let open = removal.state != RemovalState::Done;
             // It may have been assigned again meanwhile, and does not count then.
             if counts && open && cause == Cause::Unassigned && !self.is_approved_in_advance(&tombstone) {
-                self.fuse.ask(tombstone);
+                self.guards.fuse.ask(tombstone);
             }
             return;
         }
@@ -315,7 +315,7 @@ impl Core {
         self.work.enqueue_removal(removal.wave, tombstone.clone());
         self.model.removals.insert(tombstone.clone(), removal);
         if counts && !self.is_approved_in_advance(&tombstone) {
-            self.fuse.ask(tombstone);
+            self.guards.fuse.ask(tombstone);
         }
     }
 
@@ -327,9 +327,9 @@ impl Core {
         if left.is_none() || known != left {
             self.forget_removal(tombstone);
         } else if self.model.is_assigned_again(tombstone) {
-            self.reports.overtaken(tombstone.clone(), now);
+            self.reporting.reports.overtaken(tombstone.clone(), now);
         } else {
-            self.reports.removed(tombstone.clone(), now);
+            self.reporting.reports.removed(tombstone.clone(), now);
         }
     }
 
@@ -348,9 +348,9 @@ impl Core {
             }
             self.model.kinds.unrefer(&tombstone.key);
         }
-        self.fuse.withdraw(tombstone);
-        self.reports.forget_removed(tombstone);
-        self.reports.forget_overtaken(tombstone);
+        self.guards.fuse.withdraw(tombstone);
+        self.reporting.reports.forget_removed(tombstone);
+        self.reporting.reports.forget_overtaken(tombstone);
         self.forget_if_empty(&tombstone.key);
     }
 
@@ -361,9 +361,9 @@ impl Core {
             self.work.finalized(removal.wave);
         }
         self.work.wake_removal(removal, tombstone);
-        self.fuse.withdraw(tombstone);
+        self.guards.fuse.withdraw(tombstone);
         // It was used: an object that reappears there needs another one.
-        self.approvals.strike(tombstone);
+        self.guards.approvals.strike(tombstone);
         let key = &tombstone.key;
         let assigned = self.model.desired.get(key).is_some();
         // An orphaned object is not the one that the journal knows, whatever is assigned to its key.
@@ -379,10 +379,10 @@ impl Core {
             if let Some(object) = self.model.objects.get_mut(key) {
                 object.told = None;
             }
-            self.reports.say_anew(key);
+            self.reporting.reports.say_anew(key);
             self.dirty(key, now);
             self.tell_gates(key);
-            return self.reports.overtaken(tombstone.clone(), now);
+            return self.reporting.reports.overtaken(tombstone.clone(), now);
         }
         if let Some(object) = self.model.objects.get_mut(key)
             && object.happened(&tombstone.source).is_some()
@@ -393,7 +393,7 @@ impl Core {
             }
             self.model.disk.write(Write::Sent { key: key.clone() });
         }
-        self.reports.removed(tombstone.clone(), now);
+        self.reporting.reports.removed(tombstone.clone(), now);
     }
 
     pub(in crate::core) fn recorded(&mut self, now: Monotonic, key: &ObjectKey) {
@@ -453,7 +453,7 @@ impl Core {
         {
             if let Some(source) = object.unexplained.clone() {
                 self.model.kinds.unrefer(key);
-                self.reports.vanished(Tombstone { key: key.clone(), source });
+                self.reporting.reports.vanished(Tombstone { key: key.clone(), source });
             }
             let Some(object) = self.model.objects.get(key) else { return };
             if object.terminal.is_some() {

@@ -308,7 +308,7 @@ impl World {
 
     /// Until a patrol has made its first lists, and has its suspects.
     pub(in crate::core) fn until_patrol_pauses(&mut self) {
-        while !self.core.patrol.pauses() {
+        while !self.core.audit.patrol.pauses() {
             self.advance();
         }
     }

@@ -45,7 +45,7 @@ impl Core {
             }
         }
         if self.begins(now) {
-            self.gates.due(now);
+            self.guards.gates.due(now);
         }
         self.work.resume(now);
         if self.work.take_pass(now) {
@@ -68,13 +68,13 @@ impl Core {
 
     /// Begins whatever may begin now.
     pub(in crate::core) fn pump(&mut self, now: Monotonic, out: &mut Effects) {
-        let Some(me) = self.model.me().filter(|_| self.begins(now)) else { return self.gates.pause() };
-        self.gates.resume(now);
+        let Some(me) = self.model.me().filter(|_| self.begins(now)) else { return self.guards.gates.pause() };
+        self.guards.gates.resume(now);
         self.work.schedule_pass(now);
-        for key in self.gates.take_released(now) {
+        for key in self.guards.gates.take_released(now) {
             self.enqueue(&key);
         }
-        for tombstone in self.gates.take_freed() {
+        for tombstone in self.guards.gates.take_freed() {
             self.resume_freed(now, tombstone);
         }
         while self.work.has_room(now) {
@@ -100,7 +100,7 @@ impl Core {
             let version = self.model.kinds.version(&key.kind);
             self.execute(now, key, Purpose::Read(what_for), Op::Get { key: key.clone(), version }, out);
         } else {
-            self.reports.status_unread(key, self.model.objects.get_mut(key));
+            self.reporting.reports.status_unread(key, self.model.objects.get_mut(key));
         }
     }
 

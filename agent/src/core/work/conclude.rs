@@ -90,7 +90,7 @@ impl Core {
             self.work.tried(entry.wave);
         }
         if let Some(progress) = self.model.objects.get(key).map(|object| object.outcome.progress) {
-            self.patrol.concluded(key, progress);
+            self.audit.patrol.concluded(key, progress);
         }
         self.tell_gates(key);
     }

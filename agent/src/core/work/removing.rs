@@ -112,7 +112,7 @@ impl Core {
             return;
         };
         // A removal that passed the fuse is taken up again when that is on disk.
-        if removal.state == RemovalState::Done || self.fuse.is_saving(tombstone) {
+        if removal.state == RemovalState::Done || self.guards.fuse.is_saving(tombstone) {
             return;
         }
         // Nor is it orphaned, or read again for that, before the journal has it.
@@ -246,7 +246,7 @@ impl Core {
 
     /// The object is assigned again: it is not deleted any more, and nothing holds its removal.
     pub(in crate::core) fn comes_back(&mut self, tombstone: &Tombstone) {
-        self.fuse.withdraw(tombstone);
+        self.guards.fuse.withdraw(tombstone);
         if let Some(removal) = self.model.removals.get_mut(tombstone)
             && matches!(removal.state, RemovalState::Held(..))
         {
@@ -286,7 +286,7 @@ impl Core {
         match verdict {
             Verdict::Delete(authorised) => {
                 self.excuse_gated(now, tombstone);
-                match self.fuse.pass(now, tombstone, self.model.recorded, self.leave(now, tombstone)) {
+                match self.guards.fuse.pass(now, tombstone, self.model.recorded, self.leave(now, tombstone)) {
                     Passage::Free => Verdict::Delete(authorised),
                     Passage::Once(number) => {
                         self.keep_passed(number, tombstone);
@@ -297,7 +297,7 @@ impl Core {
                 }
             }
             Verdict::Orphan(authorised) => {
-                self.fuse.withdraw(tombstone);
+                self.guards.fuse.withdraw(tombstone);
                 Verdict::Orphan(authorised)
             }
             Verdict::Inspect
@@ -311,10 +311,10 @@ impl Core {
 
     /// Of the removals that would be held with this one, puts aside those that wait for a wave: they are not to go yet.
     fn excuse_gated(&mut self, now: Monotonic, tombstone: &Tombstone) {
-        if !self.gates.hold_any() {
+        if !self.guards.gates.hold_any() {
             return;
         }
-        for other in self.fuse.about_to_be_held(tombstone, self.model.recorded) {
+        for other in self.guards.fuse.about_to_be_held(tombstone, self.model.recorded) {
             if other != *tombstone
                 && let Some(what) = self.holds_removal(&other)
             {
@@ -334,7 +334,7 @@ impl Core {
             self.removal_state(now, &tombstone, RemovalState::Waiting);
         }
         if open && self.model.desired.get(&tombstone.key).is_none() && !self.is_approved_in_advance(&tombstone) {
-            self.fuse.ask(tombstone.clone());
+            self.guards.fuse.ask(tombstone.clone());
         }
         self.work.enqueue_removal(wave, tombstone);
     }
@@ -350,13 +350,13 @@ impl Core {
 
     pub(in crate::core) fn passed(&mut self, tombstone: &Tombstone, wave: i32) {
         self.work.release_wave(wave);
-        self.fuse.saved(tombstone);
+        self.guards.fuse.saved(tombstone);
         self.resume_removals(&tombstone.key);
     }
 
     /// Has the journal know what the fuse holds, all of it in one batch: a restart lets none of it through.
     pub(in crate::core) fn keep_held(&mut self) {
-        let (held, unheld) = self.fuse.take_unkept();
+        let (held, unheld) = self.guards.fuse.take_unkept();
         for tombstone in held {
             self.model.disk.write(Write::Held(tombstone));
         }
@@ -368,7 +368,7 @@ impl Core {
     /// Drops from the journal what counts no more, when it is written anyway.
     pub(in crate::core) fn forget_passed(&mut self, now: Monotonic) {
         if self.model.disk.is_asked() {
-            for number in self.fuse.take_lapsed(now) {
+            for number in self.guards.fuse.take_lapsed(now) {
                 self.model.disk.write(Write::Lapsed { number });
             }
         }
@@ -386,9 +386,9 @@ impl Core {
         self.model.forbidden_kinds.heard(&tombstone.key, refusal);
         match &state {
             RemovalState::Held(Reason::NotEmpty, _) | RemovalState::WaitingForWave(_) | RemovalState::Finalizing => {
-                self.fuse.excuse(tombstone);
+                self.guards.fuse.excuse(tombstone);
             }
-            RemovalState::Held(Reason::HistoryLost, _) => self.fuse.pause(tombstone),
+            RemovalState::Held(Reason::HistoryLost, _) => self.guards.fuse.pause(tombstone),
             // A removal that only failed is still to be done.
             RemovalState::Held(..) | RemovalState::Waiting | RemovalState::Done => {}
         }

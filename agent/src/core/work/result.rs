@@ -298,7 +298,7 @@ impl Core {
     /// It is fetched again, whatever it was needed for.
     pub(in crate::core) fn body_is_missing(&mut self, entry: &Entry) {
         self.model.inputs.lost(&entry.input);
-        self.session.distrust();
+        self.sync.session.distrust();
     }
 
     /// The object is gone, or was replaced: evaluated again, at once if nothing has failed before. What is missed each time

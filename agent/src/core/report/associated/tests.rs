@@ -335,9 +335,9 @@ fn a_policy_that_asks_later_causes_a_list_and_one_that_stops_asking_is_dropped()
     scene.pass(Duration::from_mins(1));
     assert_eq!(scene.follow, BTreeMap::new());
     assert_eq!(scene.said(), [None, None]);
-    let Associates { needs, namespaces, watches, rate, told, .. } = &scene.core.associates;
+    let Associates { needs, namespaces, watches, rate, told, .. } = &scene.core.reporting.associates;
     let left = (needs.len(), namespaces.len(), watches.len(), told.len());
-    assert_eq!((left, scene.core.associates.aggregate.size(), rate.is_empty()), ((0, 0, 0, 0), (0, 0), true));
+    assert_eq!((left, scene.core.reporting.associates.aggregate.size(), rate.is_empty()), ((0, 0, 0, 0), (0, 0), true));
 }
 
 #[test]
@@ -345,11 +345,11 @@ fn a_watch_that_was_ended_is_not_believed() {
     let policy = asking(&[PODS]);
     let mut scene = Scene::new(vec![placed("web", &policy)], &[&policy]);
     let old = scene.follow[&PODS].run;
-    scene.core.associates.missed.insert(PODS);
+    scene.core.reporting.associates.missed.insert(PODS);
     scene.pass(Duration::from_secs(1));
     assert_ne!(scene.follow[&PODS].run, old);
     scene.step(Event::Followed { kind: PODS, run: old, news: AssociatedNews::Seen(vec![pod("web", 1, 0)]) });
-    assert_eq!(scene.core.associates.aggregate.size(), (0, 0));
+    assert_eq!(scene.core.reporting.associates.aggregate.size(), (0, 0));
 }
 
 #[test]

@@ -121,7 +121,7 @@ fn a_status_that_flips_all_the_time_is_told_at_once_and_then_every_five_seconds(
     // The last one is reported, and then it is quiet, and nothing is remembered of it.
     world.quiesce();
     assert_eq!(status(&world, &deployment).as_deref(), Some(r#"{"n":60}"#));
-    assert!(world.core.reports.rate.is_empty());
+    assert!(world.core.reporting.reports.rate.is_empty());
     let told = world.hub.told_objects;
     world.quiesce();
     assert_eq!(world.hub.told_objects, told);

@@ -40,21 +40,22 @@ impl Token {
 impl Core {
     pub(super) fn enrol(&mut self, out: &mut Effects) {
         let Some(request) = self.config.enrolment.clone() else { return };
-        let id = self.session.request();
-        self.session.link = Link::Enrolling(id);
+        let id = self.sync.session.request();
+        self.sync.session.link = Link::Enrolling(id);
         out.push(Effect::Send { id, request: Request::Enrol(request) });
     }
 
     /// Where the hub has said that it refuses this target, a token may make the agent another.
     pub(in crate::core) fn may_enrol_anew(&self, now: Monotonic) -> bool {
         // An agent that was fenced or quarantined as a target that the hub does not know hears nothing else from anybody.
-        let frozen = matches!(self.mode, AgentMode::Frozen(FreezeReason::Fenced(_) | FreezeReason::Quarantined(_)));
-        let replaced = self.mode.may_be_replaced() || (frozen && self.session.hub_unknown);
+        let frozen =
+            matches!(self.sync.mode, AgentMode::Frozen(FreezeReason::Fenced(_) | FreezeReason::Quarantined(_)));
+        let replaced = self.sync.mode.may_be_replaced() || (frozen && self.sync.session.hub_unknown);
         replaced && self.may_show_its_token(now)
     }
 
     fn may_show_its_token(&self, now: Monotonic) -> bool {
-        self.config.enrolment.is_some() && self.token.may_be_shown(now)
+        self.config.enrolment.is_some() && self.sync.token.may_be_shown(now)
     }
 
     /// A hub that knows this agent by another key, as one that was set back does, can only say that it cannot verify the
@@ -75,19 +76,19 @@ impl Core {
         );
         if self.model.target.is_some() && refused {
             // It is asked again under the former name.
-            self.token = Token::Refused { until: now + SHOWN_AGAIN };
+            self.sync.token = Token::Refused { until: now + SHOWN_AGAIN };
             return self.ask_again(now + RETRY_REFUSED.0, out);
         }
         self.failed(now, Next::Enrol, failure, out);
     }
 
     pub(super) fn enrolled(&mut self, now: Monotonic, answer: EnrolAnswer, out: &mut Effects) {
-        self.session.succeeded();
-        self.token = Token::Spent;
+        self.sync.session.succeeded();
+        self.sync.token = Token::Spent;
         let EnrolAnswer { hub: _, target, name } = answer;
         if self.model.target != Some(target) {
             // The session that fenced it did so at its former target.
-            self.session.fenced = None;
+            self.sync.session.fenced = None;
         }
         self.become_target(now, Enrolled { target, name }, out);
     }

@@ -21,31 +21,35 @@ use crate::core::{Core, Phase};
 
 impl Core {
     pub(super) fn refused(&mut self, now: Monotonic, refusal: &Refusal, out: &mut Effects) {
-        let own =
-            self.session.name.or(self.session.fenced.map(|fenced| fenced.session)).unwrap_or(self.session.persisted);
+        let own = self
+            .sync
+            .session
+            .name
+            .or(self.sync.session.fenced.map(|fenced| fenced.session))
+            .unwrap_or(self.sync.session.persisted);
         if let Some(verdict) = HubVerdict::of(refusal) {
             self.take_verdict(now, verdict, out);
         }
         if refusal.refusal == RefusalKind::SessionUnknown {
-            self.session.fenced = None;
+            self.sync.session.fenced = None;
             self.session_unknown(now, out);
         }
         if let Some(by) = refusal.fenced_by {
-            self.session.newest = self.session.newest.max(by.number);
+            self.sync.session.newest = self.sync.session.newest.max(by.number);
             // It is told again, and has reported it already.
-            let news = self.session.fenced.is_none_or(|fenced| fenced.by != by);
+            let news = self.sync.session.fenced.is_none_or(|fenced| fenced.by != by);
             let fenced = Fenced { session: own, by };
-            self.session.fenced = Some(fenced);
+            self.sync.session.fenced = Some(fenced);
             // A set that is being written is accepted first; the next request waits.
-            if news && !matches!(self.session.link, Link::Switching) {
-                self.session.proves_fenced = true;
+            if news && !matches!(self.sync.session.link, Link::Switching) {
+                self.sync.session.proves_fenced = true;
                 self.read_stored_session(SessionReadReason::Fenced(fenced), out);
             }
         }
     }
 
     pub(super) fn read_stored_session(&mut self, why: SessionReadReason, out: &mut Effects) {
-        self.session.link = Link::ReadingStoredSession(why);
+        self.sync.session.link = Link::ReadingStoredSession(why);
         out.push(Effect::ReadStoredSession);
     }
 
@@ -57,14 +61,14 @@ impl Core {
             // Whether or not the session can be stored.
             self.history_broken(now);
         }
-        self.session.newest = self.session.newest.max(answer.session.number);
+        self.sync.session.newest = self.sync.session.newest.max(answer.session.number);
         if answer.outdated {
             // Perhaps another process of this session store has opened it.
             return self.read_stored_session(SessionReadReason::Outdated, out);
         }
-        let cluster = answer.cluster.clone().or_else(|| self.cluster_identity.cluster());
+        let cluster = answer.cluster.clone().or_else(|| self.sync.cluster_identity.cluster());
         out.push(Effect::KeepSession { session: answer.session, cluster });
-        self.session.link = Link::Keeping(Box::new(answer));
+        self.sync.session.link = Link::Keeping(Box::new(answer));
     }
 
     /// The session that was offered is stored, or could not be.
@@ -74,14 +78,14 @@ impl Core {
         result: Result<SessionName, String>,
         out: &mut Effects,
     ) {
-        let answer = match std::mem::replace(&mut self.session.link, Link::Off) {
+        let answer = match std::mem::replace(&mut self.sync.session.link, Link::Off) {
             Link::Keeping(answer) => answer,
             // Whatever came between: the offer is of no use any more.
-            link => return self.session.link = link,
+            link => return self.sync.session.link = link,
         };
         match result {
             Ok(kept) if kept == answer.session => {
-                self.session.persisted = kept;
+                self.sync.session.persisted = kept;
                 self.session_usable(now, &answer, out);
             }
             Ok(newer) => self.replaced_by(newer, out),
@@ -94,29 +98,29 @@ impl Core {
         let SessionAnswer { session, outdated: _, epoch, poll, addresses: _, history, ref cluster, handover: _ } =
             *answer;
         if let Some(cluster) = cluster {
-            self.cluster_identity.is_of(cluster.clone());
+            self.sync.cluster_identity.is_of(cluster.clone());
         }
-        self.session.name = Some(session);
-        (self.session.fenced, self.session.proves_fenced) = (None, false);
-        self.session.settings = poll;
-        self.session.wait_max = POLL_WAIT_SECONDS_MAX;
-        self.reports.new_session();
+        self.sync.session.name = Some(session);
+        (self.sync.session.fenced, self.sync.session.proves_fenced) = (None, false);
+        self.sync.session.settings = poll;
+        self.sync.session.wait_max = POLL_WAIT_SECONDS_MAX;
+        self.reporting.reports.new_session();
         self.repeat_associated(now);
         if history != Continuity::Whole {
-            self.session.succeeded();
+            self.sync.session.succeeded();
             return self.poll(now, out);
         }
         match self.floor() {
             Some(accepted) if epoch < accepted.version.epoch => {
-                self.session.sync_errors.found(SyncError::Older);
+                self.sync.session.sync_errors.found(SyncError::Older);
                 self.failed(now, Next::Open, None, out);
             }
             Some(accepted) if epoch > accepted.version.epoch => {
-                self.session.succeeded();
-                self.ask(now, Box::new(self.session.repair.everything()), out);
+                self.sync.session.succeeded();
+                self.ask(now, Box::new(self.sync.session.repair.everything()), out);
             }
             Some(_) | None => {
-                self.session.succeeded();
+                self.sync.session.succeeded();
                 self.poll(now, out);
             }
         }
@@ -129,14 +133,14 @@ impl Core {
         result: Result<SessionName, String>,
         out: &mut Effects,
     ) {
-        let why = match std::mem::replace(&mut self.session.link, Link::Off) {
+        let why = match std::mem::replace(&mut self.sync.session.link, Link::Off) {
             Link::ReadingStoredSession(why) => why,
-            link => return self.session.link = link,
+            link => return self.sync.session.link = link,
         };
         match (why, result) {
             (_, Err(_said_by_the_edge)) => self.failed(now, Next::Open, None, out),
             (SessionReadReason::Outdated, Ok(persisted)) => {
-                self.session.persisted = persisted;
+                self.sync.session.persisted = persisted;
                 self.open_session(out);
             }
             (SessionReadReason::Fenced(fenced), Ok(persisted))
@@ -150,8 +154,12 @@ impl Core {
 
     /// Whether a session is being opened in place of one that was used, and there is something to report in it.
     pub(in crate::core) fn renews_session(&self) -> bool {
-        let opens = matches!(self.session.link, Link::Opening(_) | Link::Keeping(_) | Link::ReadingStoredSession(_));
-        self.mode == AgentMode::Active && self.session.name.is_none() && opens && self.reports.may_part()
+        let opens =
+            matches!(self.sync.session.link, Link::Opening(_) | Link::Keeping(_) | Link::ReadingStoredSession(_));
+        self.sync.mode == AgentMode::Active
+            && self.sync.session.name.is_none()
+            && opens
+            && self.reporting.reports.may_part()
     }
 
     /// A later process has taken over this one's session store.

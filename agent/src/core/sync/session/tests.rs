@@ -224,7 +224,7 @@ fn an_agent_whose_signature_the_hub_cannot_verify_shows_its_token_once() {
     let mut script = Script::new(unspent);
     script.event("start", Event::Started);
     for refusal in [RefusalKind::Unauthenticated, RefusalKind::TokenRefused, RefusalKind::Unauthenticated] {
-        script.refused(script.core.session.last, refusal);
+        script.refused(script.core.sync.session.last, refusal);
         script.after(400).event("timer", Event::Timer(Timer::Link));
     }
     script.check(&expect![[r#"
@@ -248,7 +248,7 @@ fn a_handover_that_arrives_after_a_superseded_request_takes_effect() {
     let Answer::Session(answer) = session() else { unreachable!() };
     let handover = Handover { key: Vec::new(), former: target_id(), target: heir, name: "store".into() };
     script.answer(1, Answer::Session(SessionAnswer { handover: Some(handover), ..answer }));
-    assert_eq!((script.core.model.target, script.core.sets.current()), (Some(heir), None));
+    assert_eq!((script.core.model.target, script.core.sync.sets.current()), (Some(heir), None));
 }
 
 #[test]

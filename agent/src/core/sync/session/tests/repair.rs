@@ -39,7 +39,7 @@ fn a_body_that_is_found_missing_while_a_poll_is_open_is_fetched_when_that_ends()
     script.event("start", Event::Started);
     script.answer(1, session());
     script.core.model.inputs.lost(&entries[0].input);
-    script.core.session.distrust();
+    script.core.sync.session.distrust();
     script.answers(RequestId(2), DesiredAnswer::NothingNew);
     let (asked, request) = script.asks_on();
     assert_eq!(request.since, None, "the hub said that of what was held before");
@@ -50,7 +50,7 @@ fn a_body_that_is_found_missing_while_a_poll_is_open_is_fetched_when_that_ends()
         _ => None,
     });
     let (fetching, input) = fetches.expect("the body is asked for");
-    script.core.session.distrust();
+    script.core.sync.session.distrust();
     let text = "{}".to_owned();
     let sha256 = Digest::of(text.as_bytes());
     let body = tideline_common::wire::v1::Body { input, sha256, size: 2, offset: 0, text };
@@ -69,7 +69,7 @@ fn an_object_whose_body_was_missing_is_requeued_once_it_is_fetched() {
     script.answer(1, session());
     let missing = Arc::clone(&entries[0]);
     script.core.model.inputs.lost(&missing.input);
-    script.core.session.distrust();
+    script.core.sync.session.distrust();
     let kind = missing.key.kind.clone();
     let served = Served::Yes { namespaced: true, status: false };
     script.event("kind", Event::Kind { kind: kind.clone(), served });
@@ -159,7 +159,7 @@ fn a_delta_that_contradicts_the_accepted_set_is_remembered_until_a_complete_set_
         // Of the complete set absence counts again.
         let effects = script.answers(asked, DesiredAnswer::SnapshotRequired { epoch: Epoch(1) });
         assert_eq!(question(&effects).1.since, None);
-        assert_eq!(script.core.session.repair.everything().absence(), crate::core::sync::gather::Absence::Removal);
+        assert_eq!(script.core.sync.session.repair.everything().absence(), crate::core::sync::gather::Absence::Removal);
     }
 }
 
@@ -209,10 +209,10 @@ fn faults_of_answers_are_reported_until_a_complete_set_is_accepted() {
         script.event("start", Event::Started);
         let Answer::Session(answer) = session() else { unreachable!() };
         script.answer(1, Answer::Session(SessionAnswer { epoch: Epoch(0), ..answer }));
-        let said: Vec<_> = script.core.session.conditions().into_iter().map(|it| (it.reason, it.count)).collect();
+        let said: Vec<_> = script.core.sync.session.conditions().into_iter().map(|it| (it.reason, it.count)).collect();
         assert_eq!(said, [(Reason::HistoryLost, 1)]);
         if since.is_none() {
-            script.core.session.distrust();
+            script.core.sync.session.distrust();
         }
         let effects = script.after(60).event("timer", Event::Timer(Timer::Link));
         let Some(Effect::Send { id, request: Request::Session(_) }) = effects.first() else { panic!("{effects:?}") };
@@ -221,8 +221,8 @@ fn faults_of_answers_are_reported_until_a_complete_set_is_accepted() {
         let (asked, request) =
             question(&script.event("kept", Event::SessionKept { result: Ok(SessionName::new(3, 1)) }));
         assert_eq!(request.since, since);
-        assert_eq!(script.core.session.conditions().len(), 1, "a session alone shows no set");
+        assert_eq!(script.core.sync.session.conditions().len(), 1, "a session alone shows no set");
         script.answers(asked, after);
-        assert_eq!(script.core.session.conditions(), []);
+        assert_eq!(script.core.sync.session.conditions(), []);
     }
 }
