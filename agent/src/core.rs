@@ -61,6 +61,7 @@ use decide::Guards;
 use decide::fuse::Fuse;
 pub use decide::ran::RAN_MAX;
 use decide::ran::Ran;
+use decide::set_back::list_first_until;
 use jitter::Jitter;
 use model::Model;
 use model::disk::Then;
@@ -251,13 +252,13 @@ impl Core {
             core.model.there_was(&key.kind, &record.version);
             core.model.objects.at(&key).record = Some(record);
             core.model.recorded += 1;
-            core.tell_gates(&key);
+            core.guards.gates.update(&core.model, &key);
             core.model.compact_if_many();
         }
         for report in unsent {
             let object = core.model.objects.at(&report.key);
             object.terminal = report.terminal.map(|fact| (report.source_uid, fact));
-            core.tell_gates(&report.key);
+            core.guards.gates.update(&core.model, &report.key);
             core.model.compact_if_many();
         }
         for (tombstone, policy) in removing {
@@ -350,7 +351,7 @@ impl Core {
 
     /// Whether nothing is changed because the journal was set back, and the hub was not heard since.
     pub fn journal_is_set_back(&self) -> bool {
-        self.is_set_back()
+        self.model.is_set_back()
     }
 
     /// How many kinds the agent was refused, for metrics.
@@ -412,7 +413,7 @@ impl Core {
         // While nothing begins, no wave is given up, and the agent would be woken for that over and over.
         let gates = self.guards.gates.next_due().filter(|_| self.begins(now));
         let due = [self.work.next_retry(), self.work.next_given_up(now), gates, self.model.disk.next_retry()];
-        let retry = due.into_iter().flatten().chain(self.list_first_until(now)).min();
+        let retry = due.into_iter().flatten().chain(list_first_until(&self.model, now)).min();
         self.work.set_timer(retry, out);
         // Without a session nothing can be reported. One that is being renewed is waited for.
         let quiet = !self.renews_session() && (self.session_name().is_none() || self.reporting.reports.is_quiet());

@@ -2,14 +2,16 @@
 //!
 //! [`plan`] decides for what is assigned, [`remove`] for what is not, as the one gate for deletions. [`gate`] has a wave wait for
 //! the one before it, [`fuse`] holds what is too much at once until [`approve`] says that a person wants it, and [`ran`] knows what
-//! is not to run again.
+//! is not to run again. [`removal_policy`] says under which policy a removal is, and [`set_back`] when the journal is not to be believed.
 
 pub(super) mod approve;
 pub(super) mod fuse;
 pub(super) mod gate;
 pub(super) mod plan;
 pub(super) mod ran;
+pub(super) mod removal_policy;
 pub(super) mod remove;
+pub(super) mod set_back;
 
 use approve::Approvals;
 use fuse::Fuse;

@@ -165,6 +165,11 @@ impl Model {
         policy.and_then(|policy| self.policies.get(&policy)).map_or(&ReportClass::Status, |policy| &policy.report)
     }
 
+    /// Whether the journal was found to be older than the cluster, and the hub was not heard since.
+    pub(super) fn is_set_back(&self) -> bool {
+        self.journal_age == JournalAge::SetBack
+    }
+
     /// Takes a look at an object into account: whether it could change a decision. None if a later look was taken.
     pub(super) fn see(&mut self, key: &ObjectKey, observed: Observed) -> Option<bool> {
         let asked = self.report_class(key).has_body();

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use tideline_common::{GroupKind, Mark, Monotonic, ObjectKey, Ownership, Reason, Uid};
 
 use crate::core::Core;
+use crate::core::decide::set_back::shows_set_back;
 use crate::core::interface::observed::{Observed, Served};
 use crate::core::model::kinds::View;
 use crate::core::model::object::Status;
@@ -112,18 +113,18 @@ impl Core {
     /// Takes a look at an object into account, unless a later one was. Returns whether it could change a decision.
     pub(in crate::core) fn see(&mut self, key: &ObjectKey, observed: Observed) -> bool {
         let source = self.model.desired.get(key).map(|entry| entry.source.uid.clone());
-        let set_back = self.shows_set_back(key, observed.mark.as_deref());
+        let set_back = shows_set_back(&self.model, key, observed.mark.as_deref());
         let marked = observed.mark.as_ref().map(|mark| mark.source.uid.clone());
         let fact = observed.terminal;
         let Some(news) = self.model.see(key, observed) else { return false };
         if set_back {
             self.model.journal_age = JournalAge::SetBack;
         }
-        self.tell_gates(key);
+        self.guards.gates.update(&self.model, key);
         self.tell_associates(key);
-        self.undoubt(key);
+        self.guards.ran.undoubt(&mut self.model, key);
         if let Some((source, fact)) = marked.or(source).zip(fact) {
-            self.note_terminal(key, source, fact);
+            self.guards.ran.note(&mut self.model, key, source, fact);
         }
         news
     }
@@ -146,7 +147,7 @@ impl Core {
         }
         let Some(object) = self.model.objects.get_mut(key) else { return };
         if object.vanished(uid) {
-            self.tell_gates(key);
+            self.guards.gates.update(&self.model, key);
             self.tell_associates(key);
             self.enqueue(key);
             self.dirty(key, now);
@@ -162,7 +163,7 @@ impl Core {
                 if let Some(object) = self.model.objects.get_mut(&key) {
                     object.unsee();
                 }
-                self.tell_gates(&key);
+                self.guards.gates.update(&self.model, &key);
                 self.tell_associates(&key);
                 self.forget_if_empty(&key);
             }

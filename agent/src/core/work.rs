@@ -12,5 +12,6 @@ pub(super) mod in_flight;
 pub(super) mod limiter;
 pub(super) mod queue;
 pub(super) mod rebuild;
+pub(super) mod removals;
 pub(super) mod removing;
 pub(super) mod result;

@@ -84,6 +84,9 @@ const VENDORS: &[Vendor] = &[
 /// Packages of which the files, and the folders, name each other one way only.
 const ONE_WAY: &[&str] = &["common/src", "common/runtime/src", "agent/src", "hub/api/src", "hub/store/src"];
 
+/// Rooms of the agent's core that are below its steps: each is a function of what it is given, and cannot reach the rest.
+const WITHOUT_THE_CORE: &[&str] = &["agent/src/core/interface", "agent/src/core/model", "agent/src/core/decide"];
+
 /// Functions that give a channel without a bound.
 const UNBOUNDED: &[&str] =
     &["std::sync::mpsc::channel", "tokio::sync::mpsc::unbounded_channel", "futures::channel::mpsc::unbounded"];
@@ -171,6 +174,15 @@ fn files_and_folders_name_each_other_one_way() {
     let sources = sources();
     let faults: Vec<String> = ONE_WAY.iter().flat_map(|root| imports::circles(root, &sources)).collect();
     report("files or folders that name each other in a circle", &faults);
+}
+
+#[test]
+fn what_is_below_the_steps_of_the_core_does_not_know_it() {
+    let mut faults = Vec::new();
+    for source in sources().iter().filter(|source| !source.is_test() && is_within(source, WITHOUT_THE_CORE)) {
+        faults.extend(source.lines_with("Core").map(|line| format!("{}:{line} names Core", source.name)));
+    }
+    report("rooms that are given what they need, and name the whole core", &faults);
 }
 
 #[test]

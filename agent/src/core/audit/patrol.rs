@@ -21,7 +21,7 @@ use tideline_common::wire::v1::Progress;
 use tideline_common::{Entry, EntryState, GroupKind, Monotonic, ObjectKey, Ownership, Reason};
 
 use crate::core::decide::plan;
-use crate::core::decide::plan::{Decision, NoAction};
+use crate::core::decide::plan::{Decision, NoAction, Situation};
 use crate::core::interface::effect::{Effect, Effects, ListId, PatrolTally, Timer};
 use crate::core::interface::event::ListFailure;
 use crate::core::interface::observed::ListedItem;
@@ -364,7 +364,7 @@ impl Core {
             if let Some(object) = self.model.objects.get_mut(key) {
                 object.doubt();
             }
-            self.tell_gates(key);
+            self.guards.gates.update(&self.model, key);
         }
         if finding == Finding::Unseen && is_there && self.model.kinds.has_status(&key.kind) {
             self.work.read(key.clone(), ReadFor::Status);
@@ -442,7 +442,7 @@ impl Core {
             return Matter::Busy;
         }
         let policy = self.model.policies.get(&entry.policy).map(|policy| &**policy);
-        let situation = self.situation(me, entry, policy, object, listed, View::Current);
+        let situation = Situation::of(&self.model, me, entry, policy, object, listed, View::Current);
         match plan::plan(situation) {
             Decision::Nothing(NoAction::Drifted) => Matter::Suspect(Finding::Differs),
             Decision::Nothing(NoAction::Unchanged | NoAction::Terminal)

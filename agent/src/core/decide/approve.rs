@@ -15,8 +15,8 @@ use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage, Decommission};
 use tideline_common::{ApproveDeletions, Monotonic, ObjectKey, PrunePolicy, Tombstone};
 
 use super::fuse::Permission;
-use crate::core::Core;
 use crate::core::interface::write::RemovalPolicy;
+use crate::core::model::Model;
 use crate::core::model::removal::{Cause, ORPHAN, before_all_of};
 
 /// The list in force, as far as it has arrived. At most [`DESIRED_OBJECTS_MAX`] removals are taken from it: a target cannot
@@ -49,7 +49,7 @@ impl Approvals {
     }
 
     /// Takes a page and returns what is newly approved; none if the page is not the next one.
-    fn take(&mut self, now: Monotonic, page: ApprovedPage) -> Option<Vec<Tombstone>> {
+    pub(in crate::core) fn take(&mut self, now: Monotonic, page: ApprovedPage) -> Option<Vec<Tombstone>> {
         let ApprovedPage { list, offset, count, total: _, expires_seconds, removals, releases } = page;
         if list != self.held.list {
             *self = Self { held: ApprovedHeld { list, count: 0 }, open: BTreeMap::new() };
@@ -78,7 +78,7 @@ impl Approvals {
     }
 
     /// Whether it may be deleted or orphaned.
-    fn speaks_of(&self, now: Monotonic, removal: &Tombstone) -> bool {
+    pub(in crate::core) fn speaks_of(&self, now: Monotonic, removal: &Tombstone) -> bool {
         self.open.get(removal).is_some_and(|approval| now < approval.until)
     }
 
@@ -102,88 +102,65 @@ impl Approvals {
     pub(in crate::core) fn void(&mut self) {
         *self = Self::default();
     }
-}
-
-impl Core {
-    /// The hub says what is approved. Returns whether that was news, so that there may be more.
-    pub(in crate::core) fn approved(&mut self, now: Monotonic, page: ApprovedPage) -> bool {
-        let Some(fresh) = self.guards.approvals.take(now, page) else { return false };
-        for removal in fresh {
-            if self.model.desired.get(&removal.key).is_some() {
-                self.guards.approvals.strike(&removal);
-            }
-            if let Some(approval) = self.guards.approvals.open.get(&removal)
-                && let Some(state) = self.model.removals.get_mut(&removal)
-                && state.cause == Cause::Approved
-            {
-                state.policy = approval.policy();
-            }
-            // Removals of the key need not wait for their retry.
-            self.enqueue(&removal.key);
-            self.dirty(&removal.key, now);
-        }
-        true
-    }
-
-    /// Begins the removal of an object that nothing says was unassigned, if it was approved, or if the cluster is to be
-    /// emptied.
-    pub(in crate::core) fn take_up(&mut self, key: &ObjectKey) {
-        let retired = self.model.decommission != Decommission::No;
-        let asked = retired || !self.guards.approvals.open.is_empty();
-        if !asked || self.model.desired.get(key).is_some() || self.model.removals_of(key).next().is_some() {
-            return;
-        }
-        let Some(source) = self.model.left_over(key) else { return };
-        let removal = Tombstone { key: key.clone(), source };
-        if retired {
-            self.put_removal(removal, RemovalPolicy::default(), None, Cause::Retired);
-        } else if let Some(approval) = self.guards.approvals.open.get(&removal) {
-            self.put_removal(removal, approval.policy(), None, Cause::Approved);
-        }
-    }
-
-    /// Whether a removal that rests on its approval alone, or on the decommission, may not go on, because that has ended.
-    pub(in crate::core) fn lapses(&mut self, now: Monotonic, removal: &Tombstone) -> bool {
-        match self.model.removals.get(removal).map(|state| state.cause) {
-            Some(Cause::Approved) if !self.guards.approvals.speaks_of(now, removal) => {
-                self.guards.approvals.strike(removal);
-                self.dirty(&removal.key, now);
-                self.forget_removal(removal);
-                true
-            }
-            Some(Cause::Retired) if self.model.decommission == Decommission::No => {
-                self.spare(now, removal);
-                true
-            }
-            Some(Cause::Approved | Cause::Retired | Cause::Spared | Cause::Unassigned) | None => false,
-        }
-    }
 
     /// Who has approved this deletion, however many others there are.
-    pub(in crate::core) fn leave(&self, now: Monotonic, removal: &Tombstone) -> Permission {
-        if self.model.decommission == Decommission::Remove || self.is_approved_in_advance(removal) {
+    pub(in crate::core) fn permission(&self, model: &Model, now: Monotonic, removal: &Tombstone) -> Permission {
+        if model.decommission == Decommission::Remove || is_approved_in_advance(model, removal) {
             Permission::InAdvance
-        } else if self.guards.approvals.covers(now, removal) {
+        } else if self.covers(now, removal) {
             Permission::Approved
         } else {
             Permission::None
         }
     }
 
-    /// Whether the tombstone says so. Without one, the policy that the object was last written under and the one that the set
-    /// had last, if that is known.
-    pub(in crate::core) fn is_approved_in_advance(&self, removal: &Tombstone) -> bool {
-        let in_advance = |policy: PrunePolicy| policy.approve_deletions == ApproveDeletions::InAdvance;
-        let last = match self.model.removals.get(removal).map(|state| state.policy).unwrap_or_default() {
-            RemovalPolicy::Tombstone(policy) => return in_advance(policy),
-            RemovalPolicy::Absence(last) => last,
-        };
-        let object = self.model.objects.get(&removal.key);
-        let record = object.as_ref().and_then(|object| object.record.as_ref());
-        let applied = record.filter(|record| record.source == removal.source);
-        let applied = applied.and_then(|record| self.model.policies.get(&record.policy));
-        applied.is_some_and(|policy| in_advance(PrunePolicy::of(policy))) && last.is_none_or(in_advance)
+    /// A removal is newly approved: what is assigned needs none, and one that rests on its approval goes as that says.
+    pub(in crate::core) fn apply(&mut self, model: &mut Model, removal: &Tombstone) {
+        if model.desired.get(&removal.key).is_some() {
+            self.strike(removal);
+        }
+        if let Some(approval) = self.open.get(removal)
+            && let Some(state) = model.removals.get_mut(removal)
+            && state.cause == Cause::Approved
+        {
+            state.policy = approval.policy();
+        }
     }
+
+    /// The removal that may begin of an object that nothing says was unassigned: if it was approved, or if the cluster is to
+    /// be emptied.
+    pub(in crate::core) fn removal_of_left_over(
+        &self,
+        model: &Model,
+        key: &ObjectKey,
+    ) -> Option<(Tombstone, RemovalPolicy, Cause)> {
+        let retired = model.decommission != Decommission::No;
+        let asked = retired || !self.open.is_empty();
+        if !asked || model.desired.get(key).is_some() || model.removals_of(key).next().is_some() {
+            return None;
+        }
+        let removal = Tombstone { key: key.clone(), source: model.left_over(key)? };
+        if retired {
+            return Some((removal, RemovalPolicy::default(), Cause::Retired));
+        }
+        let policy = self.open.get(&removal)?.policy();
+        Some((removal, policy, Cause::Approved))
+    }
+}
+
+/// Whether the tombstone says so. Without one, the policy that the object was last written under and the one that the set had
+/// last, if that is known.
+pub(in crate::core) fn is_approved_in_advance(model: &Model, removal: &Tombstone) -> bool {
+    let in_advance = |policy: PrunePolicy| policy.approve_deletions == ApproveDeletions::InAdvance;
+    let last = match model.removals.get(removal).map(|state| state.policy).unwrap_or_default() {
+        RemovalPolicy::Tombstone(policy) => return in_advance(policy),
+        RemovalPolicy::Absence(last) => last,
+    };
+    let object = model.objects.get(&removal.key);
+    let record = object.as_ref().and_then(|object| object.record.as_ref());
+    let applied = record.filter(|record| record.source == removal.source);
+    let applied = applied.and_then(|record| model.policies.get(&record.policy));
+    applied.is_some_and(|policy| in_advance(PrunePolicy::of(policy))) && last.is_none_or(in_advance)
 }
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use tideline_common::wire::v1::{Progress, TargetCondition, Terminal};
 use tideline_common::{ApplyMode, ApplyPolicy, Entry, EntryState, Gate, Monotonic, ObjectKey, Reason, Tombstone};
 
 use super::plan;
-use crate::core::Core;
+use crate::core::model::Model;
 use crate::core::model::object::Object;
 use crate::core::model::removal::RemovalState;
 
@@ -232,6 +232,78 @@ impl Gates {
             given_up.map(move |(number, wave)| (placement.as_str(), group, *number, wave))
         })
     }
+
+    /// An entry is in the set from now on.
+    pub(in crate::core) fn enter(&mut self, model: &Model, entry: &Entry) {
+        if let Some(policy) = model.policies.get(&entry.policy) {
+            self.join(&policy.gates, entry.wave, &entry.key);
+        }
+    }
+
+    /// An entry leaves the set, or another is put in its place.
+    pub(in crate::core) fn exit(&mut self, model: &Model, entry: &Entry) {
+        if let Some(policy) = model.policies.get(&entry.policy) {
+            self.leave(&policy.gates, entry.wave, &entry.key);
+        }
+    }
+
+    /// Something about an object changed: perhaps it is ready now, or is not any more.
+    pub(in crate::core) fn update(&mut self, model: &Model, key: &ObjectKey) {
+        if self.is_empty() {
+            return;
+        }
+        let (Some(entry), Some(object)) = (model.desired.get(key), model.objects.get(key)) else { return };
+        let Some(policy) = model.policies.get(&entry.policy).filter(|policy| !policy.gates.is_empty()) else {
+            return;
+        };
+        // A create-only object may have been unassigned meanwhile, and is then created anew.
+        let again = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
+        let judged = model.removals.get(&again).is_none_or(|removal| removal.state == RemovalState::Done);
+        self.tell(&policy.gates, entry.wave, key, judged && is_ready(entry, policy, &object));
+    }
+
+    /// Whether a write waits for an earlier wave, and for which.
+    pub(in crate::core) fn holds_write(&mut self, now: Monotonic, model: &Model, entry: &Entry) -> Option<String> {
+        let policy = model.policies.get(&entry.policy).filter(|policy| !policy.gates.is_empty())?;
+        let Barrier { placement, wave, example } = self.hold(now, &policy.gates, entry.wave, &entry.key)?;
+        let why = why_unready(model, &example);
+        Some(format!("wave {wave} of Placement {placement} is not ready: {example}: {why}"))
+    }
+
+    /// Whether a removal waits for a wave of a Placement that had the object, and for which.
+    pub(in crate::core) fn holds_removal(&mut self, model: &Model, tombstone: &Tombstone) -> Option<String> {
+        // An object that is assigned again is not removed: that must be known before it is created anew.
+        if self.is_empty() || model.is_assigned_again(tombstone) {
+            return None;
+        }
+        let recorded = model.objects.get(&tombstone.key).and_then(|object| Some(object.record.as_ref()?.policy));
+        let last = model.removals.get(tombstone).and_then(|removal| removal.last);
+        let policy = last.or(recorded).and_then(|policy| model.policies.get(&policy))?;
+        self.hold_removal(&policy.gates, tombstone)
+    }
+
+    /// Placements in which something waits for a wave, and those whose waves went on though an earlier one was not ready.
+    pub(in crate::core) fn conditions(&self, model: &Model) -> impl Iterator<Item = TargetCondition> {
+        let waiting = self.groups.iter().filter(|(_, group)| !group.held.is_empty());
+        let waiting = waiting.filter_map(|(placement, group)| {
+            let count = group.held.len() + group.removals.len();
+            let message = format!("{count} objects wait for {}", group.waits_for(placement)?);
+            Some(TargetCondition { reason: Reason::WaitingForWave, count: count as u64, message })
+        });
+        let given_up = self.given_up().map(|(placement, group, number, wave)| {
+            let example = wave.unready.first();
+            let example = example.map(|key| format!(": {key}: {}", why_unready(model, key))).unwrap_or_default();
+            TargetCondition {
+                reason: Reason::WaitingForWave,
+                count: wave.unready.len() as u64,
+                message: format!(
+                    "wave {number} of Placement {placement} was not ready within {} s; the next wave was started{example}",
+                    group.deadline.as_secs()
+                ),
+            }
+        });
+        given_up.chain(waiting)
+    }
 }
 
 impl Group {
@@ -257,91 +329,14 @@ impl Wave {
     }
 }
 
-impl Core {
-    pub(in crate::core) fn join_gates(&mut self, entry: &Entry) {
-        if let Some(policy) = self.model.policies.get(&entry.policy) {
-            self.guards.gates.join(&policy.gates, entry.wave, &entry.key);
-        }
-    }
-
-    pub(in crate::core) fn leave_gates(&mut self, entry: &Entry) {
-        if let Some(policy) = self.model.policies.get(&entry.policy) {
-            self.guards.gates.leave(&policy.gates, entry.wave, &entry.key);
-        }
-    }
-
-    /// Something about an object changed: perhaps it is ready now, or is not any more.
-    pub(in crate::core) fn tell_gates(&mut self, key: &ObjectKey) {
-        if self.guards.gates.is_empty() {
-            return;
-        }
-        let (Some(entry), Some(object)) = (self.model.desired.get(key), self.model.objects.get(key)) else { return };
-        let Some(policy) = self.model.policies.get(&entry.policy).filter(|policy| !policy.gates.is_empty()) else {
-            return;
-        };
-        // A create-only object may have been unassigned meanwhile, and is then created anew.
-        let again = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
-        let judged = self.model.removals.get(&again).is_none_or(|removal| removal.state == RemovalState::Done);
-        self.guards.gates.tell(&policy.gates, entry.wave, key, judged && is_ready(entry, policy, &object));
-    }
-
-    /// Whether a write waits for an earlier wave; if so, that is reported.
-    pub(in crate::core) fn waits_for_its_wave(&mut self, now: Monotonic, entry: &Entry) -> bool {
-        let Some(policy) = self.model.policies.get(&entry.policy).filter(|policy| !policy.gates.is_empty()) else {
-            return false;
-        };
-        let Some(barrier) = self.guards.gates.hold(now, &policy.gates, entry.wave, &entry.key) else { return false };
-        let Barrier { placement, wave, example } = barrier;
-        let why = self.why_unready(&example);
-        let message = format!("wave {wave} of Placement {placement} is not ready: {example}: {why}");
-        self.conclude(now, &entry.key, Progress::Pending, Some(Reason::WaitingForWave), message);
-        true
-    }
-
-    /// Whether a removal waits for a wave of a Placement that had the object, and for which.
-    pub(in crate::core) fn holds_removal(&mut self, tombstone: &Tombstone) -> Option<String> {
-        // An object that is assigned again is not removed: that must be known before it is created anew.
-        if self.guards.gates.is_empty() || self.model.is_assigned_again(tombstone) {
-            return None;
-        }
-        let recorded = self.model.objects.get(&tombstone.key).and_then(|object| Some(object.record.as_ref()?.policy));
-        let last = self.model.removals.get(tombstone).and_then(|removal| removal.last);
-        let policy = last.or(recorded).and_then(|policy| self.model.policies.get(&policy))?;
-        self.guards.gates.hold_removal(&policy.gates, tombstone)
-    }
-
-    fn why_unready(&self, key: &ObjectKey) -> String {
-        let Some(object) = self.model.objects.get(key) else { return "it is not there yet".to_owned() };
-        let why = match (object.outcome.message.as_str(), object.live.message.as_str()) {
-            (message, _) if !message.is_empty() && object.outcome.progress != Progress::Applied => message,
-            (_, message) if !message.is_empty() => message,
-            (_, _) => "it is not ready yet",
-        };
-        why.to_owned()
-    }
-
-    /// Placements in which something waits for a wave, and those whose waves went on though an earlier one was not ready.
-    pub(in crate::core) fn gate_conditions(&self) -> impl Iterator<Item = TargetCondition> {
-        let waiting = self.guards.gates.groups.iter().filter(|(_, group)| !group.held.is_empty());
-        let waiting = waiting.filter_map(|(placement, group)| {
-            let count = group.held.len() + group.removals.len();
-            let message = format!("{count} objects wait for {}", group.waits_for(placement)?);
-            Some(TargetCondition { reason: Reason::WaitingForWave, count: count as u64, message })
-        });
-        let given_up = self.guards.gates.given_up().map(|(placement, group, number, wave)| {
-            let example = wave.unready.first();
-            let example = example.map(|key| format!(": {key}: {}", self.why_unready(key))).unwrap_or_default();
-            TargetCondition {
-                reason: Reason::WaitingForWave,
-                count: wave.unready.len() as u64,
-                message: format!(
-                    "wave {number} of Placement {placement} was not ready within {} s; the next wave was started{example}",
-                    group.deadline.as_secs()
-                ),
-            }
-        });
-        given_up.chain(waiting)
-    }
+fn why_unready(model: &Model, key: &ObjectKey) -> String {
+    let Some(object) = model.objects.get(key) else { return "it is not there yet".to_owned() };
+    let why = match (object.outcome.message.as_str(), object.live.message.as_str()) {
+        (message, _) if !message.is_empty() && object.outcome.progress != Progress::Applied => message,
+        (_, message) if !message.is_empty() => message,
+        (_, _) => "it is not ready yet",
+    };
+    why.to_owned()
 }
 
 /// Whether an entry was carried out and its object is healthy. An entry that is not to be applied delays nobody.

@@ -11,8 +11,9 @@ use tideline_common::{
 
 use crate::core::interface::effect::ApplyTakeover;
 use crate::core::interface::write::{AppliedRecord, ChangeDetector, LocalField};
+use crate::core::model::Model;
 use crate::core::model::kinds::View;
-use crate::core::model::object::Me;
+use crate::core::model::object::{Me, Object};
 use crate::core::model::seen::Seen;
 
 /// All that is known about an assigned object.
@@ -30,6 +31,32 @@ pub(in crate::core) struct Situation<'a> {
     pub(in crate::core) terminal: Option<Terminal>,
     pub(in crate::core) marks: Marks,
     pub(in crate::core) found: Found,
+}
+
+impl<'a> Situation<'a> {
+    /// What is known about an object, if this is what is seen of it.
+    pub(in crate::core) fn of(
+        model: &Model,
+        me: Me,
+        entry: &'a Entry,
+        policy: Option<&'a ApplyPolicy>,
+        object: &'a Object,
+        seen: Option<&'a Seen>,
+        view: View,
+    ) -> Self {
+        Self {
+            me,
+            entry,
+            policy,
+            body: if model.inputs.is_stored(&entry.input) { Body::Present } else { Body::Missing },
+            record: object.record.as_ref(),
+            seen,
+            view,
+            terminal: object.happened(&entry.source.uid),
+            marks: if model.believe_marks { Marks::Believed } else { Marks::Checked },
+            found: if model.is_overtaken(&entry.key) { Found::DueForOrphaning } else { Found::AsKnown },
+        }
+    }
 }
 
 /// What exists under the key of an entry, besides what journal and mark know of it.

@@ -6,12 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use tideline_common::wire::v1::{Terminal, TerminalFact};
-use tideline_common::{Entry, ObjectKey, Reason, Tombstone, Uid};
+use tideline_common::health::Health;
+use tideline_common::wire::v1::{ObjectReport, Progress, Terminal, TerminalFact};
+use tideline_common::{ObjectKey, Reason, Tombstone, Uid};
 
 use super::plan::{Decision, NoAction};
-use crate::core::Core;
-use crate::core::interface::write::{AppliedRecord, Write};
+use crate::core::interface::write::Write;
+use crate::core::model::Model;
 use crate::core::model::object::Object;
 
 /// So many are remembered; each takes some 200 bytes, so 400 KiB. Beyond that, the sources that left first are forgotten
@@ -64,101 +65,107 @@ impl Ran {
         let first = self.by_number.values().next().filter(|_| self.by_number.len() > RAN_MAX)?.clone();
         self.take(&first)
     }
-}
 
-impl Core {
     /// An object is about to be forgotten; that it ran is not.
-    pub(in crate::core) fn remember_run(&mut self, key: &ObjectKey) {
-        let fact = self.model.objects.get(key).and_then(|object| object.terminal.clone());
+    pub(in crate::core) fn remember(&mut self, model: &mut Model, key: &ObjectKey) {
+        let fact = model.objects.get(key).and_then(|object| object.terminal.clone());
         // A Job that nobody has seen end has ended, or was deleted by others.
         if let Some((source, Terminal::Finished | Terminal::Started)) = fact {
             let tombstone = Tombstone { key: key.clone(), source };
-            if let Some(number) = self.guards.ran.put(&tombstone) {
-                self.model.disk.write(Write::Ran { number, tombstone });
+            if let Some(number) = self.put(&tombstone) {
+                model.disk.write(Write::Ran { number, tombstone });
             }
-            while let Some(number) = self.guards.ran.take_first() {
-                self.model.disk.write(Write::RanForgotten { number });
+            while let Some(number) = self.take_first() {
+                model.disk.write(Write::RanForgotten { number });
             }
         }
     }
 
     /// A source is assigned that may have been here before.
-    pub(in crate::core) fn recall_run(&mut self, key: &ObjectKey, source: &Uid) {
+    pub(in crate::core) fn recall(&mut self, model: &mut Model, key: &ObjectKey, source: &Uid) {
         let tombstone = Tombstone { key: key.clone(), source: source.clone() };
-        if let Some(number) = self.guards.ran.take(&tombstone) {
-            self.note_terminal(key, source.clone(), Terminal::Finished);
-            self.model.disk.write(Write::RanForgotten { number });
+        if let Some(number) = self.take(&tombstone) {
+            self.note(model, key, source.clone(), Terminal::Finished);
+            model.disk.write(Write::RanForgotten { number });
         }
     }
 
     /// The hub says what it knows of an object that runs once.
-    pub(in crate::core) fn note_told(&mut self, TerminalFact { key, source_uid, fact }: &TerminalFact) {
-        let known = self.model.objects.get(key).and_then(|object| object.happened(source_uid));
+    pub(in crate::core) fn note_told(
+        &mut self,
+        model: &mut Model,
+        TerminalFact { key, source_uid, fact }: &TerminalFact,
+    ) {
+        let known = model.objects.get(key).and_then(|object| object.happened(source_uid));
         let noted = match fact {
             // The object may run anew, with another Pod template.
-            Terminal::Finished => !self.model.stands_for(key, source_uid),
+            Terminal::Finished => !model.stands_for(key, source_uid),
             Terminal::CreatedOnce | Terminal::Unknown => true,
             Terminal::Started | Terminal::MayHaveRun => {
-                !known.is_some_and(Terminal::happened) && !self.knows_of(key, source_uid)
+                !known.is_some_and(Terminal::happened) && !self.knows_of(model, key, source_uid)
             }
             Terminal::Released => known == Some(Terminal::MayHaveRun),
         };
         if noted {
-            self.note_terminal(key, source_uid.clone(), *fact);
+            self.note(model, key, source_uid.clone(), *fact);
         }
-    }
-
-    /// An object that this agent has deleted itself is created anew if it is assigned again, unless it was seen to end.
-    pub(in crate::core) fn forget_start_of_deleted(&mut self, key: &ObjectKey, source: &Uid) {
-        self.forget_fact(key, source, Terminal::Started);
-    }
-
-    /// Forgets the fact, if that is what is known of this source. Returns whether it was.
-    pub(in crate::core) fn forget_fact(&mut self, key: &ObjectKey, source: &Uid, fact: Terminal) -> bool {
-        let known = self.model.objects.get_mut(key).filter(|object| object.happened(source) == Some(fact));
-        let Some(object) = known else { return false };
-        object.terminal = None;
-        self.model.disk.write(Write::Sent { key: key.clone() });
-        true
     }
 
     /// A Job was created just now: that one before it ended says nothing of it, and it may end unseen as well.
-    pub(in crate::core) fn runs_anew(&mut self, key: &ObjectKey, source: &Uid) {
-        if self.forget_fact(key, source, Terminal::Finished) {
-            self.note_terminal(key, source.clone(), Terminal::Started);
-        }
-    }
-
-    /// A Job that is gone was to run with another Pod template, and its source has changed in something else.
-    pub(in crate::core) fn has_run_as_it_is(&mut self, entry: &Entry) {
-        let key = &entry.key;
-        if let Some(record) = self.model.objects.get(key).and_then(|object| object.record.clone()) {
-            self.model.set_record(key, AppliedRecord { input: entry.input, ..record });
+    pub(in crate::core) fn runs_anew(&mut self, model: &mut Model, key: &ObjectKey, source: &Uid) {
+        if model.forget_fact(key, source, Terminal::Finished) {
+            self.note(model, key, source.clone(), Terminal::Started);
         }
     }
 
     /// An existing object of ours leaves no doubt: if it goes, it is recreated as anywhere else. Except a Job, which may have
     /// ended by then and have been collected unseen.
-    pub(in crate::core) fn undoubt(&mut self, key: &ObjectKey) {
-        let Some(object) = self.model.objects.get(key).filter(|_| !key.kind.is("batch", "Job")) else { return };
+    pub(in crate::core) fn undoubt(&mut self, model: &mut Model, key: &ObjectKey) {
+        let Some(object) = model.objects.get(key).filter(|_| !key.kind.is("batch", "Job")) else { return };
         if let Some((source, Terminal::MayHaveRun)) = object.terminal.clone()
-            && self.model.stands_for(key, &source)
+            && model.stands_for(key, &source)
         {
-            self.note_terminal(key, source, Terminal::Released);
+            self.note(model, key, source, Terminal::Released);
         }
     }
 
     /// Whether this source was here before: what it did since is in the journal, or exists in the cluster.
-    fn knows_of(&self, key: &ObjectKey, source: &Uid) -> bool {
-        if self.guards.ran.numbers.contains_key(&Tombstone { key: key.clone(), source: source.clone() }) {
+    fn knows_of(&self, model: &Model, key: &ObjectKey, source: &Uid) -> bool {
+        if self.numbers.contains_key(&Tombstone { key: key.clone(), source: source.clone() }) {
             return true;
         }
-        let object = self.model.objects.get(key);
+        let object = model.objects.get(key);
         let object = object.as_ref();
-        let assigned = self.model.assigns(key, source);
+        let assigned = model.assigns(key, source);
         let recorded = object.and_then(|object| object.record.as_ref()).is_some_and(|record| record.source == *source);
         let withheld = object.and_then(|object| object.happened(source)) == Some(Terminal::MayHaveRun);
-        recorded || self.model.stands_for(key, source) || (assigned && !withheld)
+        recorded || model.stands_for(key, source) || (assigned && !withheld)
+    }
+
+    /// Remembers a terminal fact across restarts: the cluster may not show it any more by then. A finished Job stays finished,
+    /// whatever is heard late.
+    pub(in crate::core) fn note(&mut self, model: &mut Model, key: &ObjectKey, source_uid: Uid, fact: Terminal) {
+        let known = model.objects.at(key).happened(&source_uid);
+        if !fact.is_news_after(known) {
+            return;
+        }
+        if known.is_none() {
+            self.remember(model, key);
+        }
+        let object = model.objects.at(key);
+        object.terminal = Some((source_uid.clone(), fact));
+        model.disk.write(Write::Unsent(Box::new(ObjectReport {
+            key: key.clone(),
+            source_uid,
+            progress: Progress::Applied,
+            reason: None,
+            message: String::new(),
+            input: object.record.as_ref().map(|record| record.input),
+            health: Health::Unknown,
+            observed_generation: None,
+            terminal: Some(fact),
+            status: None,
+        })));
     }
 }
 

@@ -1,6 +1,7 @@
 //! What was applied, as the journal has it.
 
-use tideline_common::ObjectKey;
+use tideline_common::wire::v1::Terminal;
+use tideline_common::{Entry, ObjectKey, Uid};
 
 use super::Model;
 use super::disk::Then;
@@ -50,6 +51,28 @@ impl Model {
             && !self.open_removals_of(key).any(|(tombstone, _)| tombstone.source == source)
         {
             self.clear_record(key);
+        }
+    }
+
+    /// An object that this agent has deleted itself is created anew if it is assigned again, unless it was seen to end.
+    pub(in crate::core) fn forget_start_of_deleted(&mut self, key: &ObjectKey, source: &Uid) {
+        self.forget_fact(key, source, Terminal::Started);
+    }
+
+    /// Forgets the fact, if that is what is known of this source. Returns whether it was.
+    pub(in crate::core) fn forget_fact(&mut self, key: &ObjectKey, source: &Uid, fact: Terminal) -> bool {
+        let known = self.objects.get_mut(key).filter(|object| object.happened(source) == Some(fact));
+        let Some(object) = known else { return false };
+        object.terminal = None;
+        self.disk.write(Write::Sent { key: key.clone() });
+        true
+    }
+
+    /// A Job that is gone was to run with another Pod template, and its source has changed in something else.
+    pub(in crate::core) fn has_run_as_it_is(&mut self, entry: &Entry) {
+        let key = &entry.key;
+        if let Some(record) = self.objects.get(key).and_then(|object| object.record.clone()) {
+            self.set_record(key, AppliedRecord { input: entry.input, ..record });
         }
     }
 }

@@ -391,7 +391,7 @@ impl Core {
     fn facts(&self) -> Facts {
         let mut conditions = self.model.kinds.conditions(&self.model.forbidden_kinds);
         conditions.extend(self.sync.session.conditions());
-        conditions.extend(self.gate_conditions());
+        conditions.extend(self.guards.gates.conditions(&self.model));
         conditions.extend(self.audit.copies.condition());
         conditions.extend(self.history_condition());
         for condition in self.associated_conditions() {

@@ -16,7 +16,7 @@ use crate::core::Core;
 use crate::core::decide::remove::Verdict;
 use crate::core::interface::write::Write;
 use crate::core::model::change::Change;
-use crate::core::model::removal::{Removal, RemovalState};
+use crate::core::model::removal::{JournalAge, Removal, RemovalState};
 
 const BROKEN: &str = "the hub lost history that its clusters have seen; this agent removes nothing until its newer store is \
      restored, or the loss is accepted with tideline-hub history accept";
@@ -98,6 +98,16 @@ impl Core {
             raised && open && !change.tombstones.contains_key(*removal)
         };
         self.model.removals.iter().filter(lapses).map(|(removal, _)| removal.clone()).collect()
+    }
+
+    /// The hub has said what the target is to hold: removals in the journal are part of that, or void.
+    pub(in crate::core) fn journal_is_current(&mut self) {
+        if std::mem::replace(&mut self.model.journal_age, JournalAge::Current) != JournalAge::Current {
+            let waiting: Vec<_> = self.model.removals.keys().map(|tombstone| tombstone.key.clone()).collect();
+            for key in waiting {
+                self.enqueue_removals(&key);
+            }
+        }
     }
 }
 

@@ -120,7 +120,10 @@ impl Core {
 
     /// Whether anything may be changed at the cluster now.
     pub(in crate::core) fn may_change(&self) -> bool {
-        self.phase == Phase::Running && self.is_own_cluster() && self.sync.mode.may_change() && !self.is_set_back()
+        self.phase == Phase::Running
+            && self.is_own_cluster()
+            && self.sync.mode.may_change()
+            && !self.model.is_set_back()
     }
 
     /// Whether anything may be deleted or orphaned now. Every step of a removal asks again: a freeze stops removals that were

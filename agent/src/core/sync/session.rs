@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tideline_common::limits::{POLL_WAIT_SECONDS_MAX, POLL_WAIT_SECONDS_MIN};
 use tideline_common::wire::v1::{
-    BodiesRequest, BodyWanted, DesiredAnswer, DesiredRequest, Refusal, RefusalKind, SessionRequest,
+    ApprovedPage, BodiesRequest, BodyWanted, DesiredAnswer, DesiredRequest, Refusal, RefusalKind, SessionRequest,
 };
 use tideline_common::{EntryState, Monotonic, SessionName};
 
@@ -337,6 +337,18 @@ impl Core {
                 self.sync.session.back_off(now + wait, next, out);
             }
         }
+    }
+
+    /// The hub says what is approved. Returns whether that was news, so that there may be more.
+    fn approved(&mut self, now: Monotonic, page: ApprovedPage) -> bool {
+        let Some(fresh) = self.guards.approvals.take(now, page) else { return false };
+        for removal in fresh {
+            self.guards.approvals.apply(&mut self.model, &removal);
+            // Removals of the key need not wait for their retry.
+            self.enqueue(&removal.key);
+            self.dirty(&removal.key, now);
+        }
+        true
     }
 
     fn count_failed_set(&mut self, why: SetFailure) -> u32 {

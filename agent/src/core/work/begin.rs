@@ -11,12 +11,13 @@ use super::in_flight::{Purpose, ReadFor};
 use super::removing::LiveRead;
 use crate::core::Core;
 use crate::core::decide::plan;
-use crate::core::decide::plan::{Body, Decision, Found, Marks, NoAction, Situation};
+use crate::core::decide::plan::{Decision, NoAction, Situation};
 use crate::core::decide::ran::{VANISHED, is_gone_unread};
+use crate::core::decide::set_back::lists_first;
 use crate::core::interface::effect::{ApplyTakeover, Effect, Effects, Op};
 use crate::core::interface::write::AppliedRecord;
 use crate::core::model::kinds::View;
-use crate::core::model::object::{Me, Object, failed_for_a_webhook};
+use crate::core::model::object::{Me, failed_for_a_webhook};
 use crate::core::model::seen::Seen;
 
 /// Corrections of one object that are made at once; further ones wait, as after failures.
@@ -63,7 +64,7 @@ impl Core {
 
     /// Whether anything may begin at the cluster now.
     pub(in crate::core) fn begins(&self, now: Monotonic) -> bool {
-        self.model.me().is_some() && self.may_change() && !self.lists_first(now)
+        self.model.me().is_some() && self.may_change() && !lists_first(&self.model, now)
     }
 
     /// Begins whatever may begin now.
@@ -150,7 +151,8 @@ impl Core {
         let unproven = !live
             && object.record.as_ref().is_none_or(|record| record.orphaning)
             && seen.as_ref().is_some_and(|seen| seen.mark.is_some());
-        let decision = plan::plan(self.situation(me, &entry, policy.as_deref(), &object, seen.as_ref(), view));
+        let decision =
+            plan::plan(Situation::of(&self.model, me, &entry, policy.as_deref(), &object, seen.as_ref(), view));
         let unread = is_gone_unread(&object, &entry.source.uid, &decision);
         drop(object);
         if unread {
@@ -191,30 +193,6 @@ impl Core {
             let record = AppliedRecord { policy: entry.policy, ..record.clone() };
             drop(object);
             self.model.set_record(&entry.key, record);
-        }
-    }
-
-    /// What a decision about an object is made from, if this is what is seen of it.
-    pub(in crate::core) fn situation<'a>(
-        &self,
-        me: Me,
-        entry: &'a Entry,
-        policy: Option<&'a ApplyPolicy>,
-        object: &'a Object,
-        seen: Option<&'a Seen>,
-        view: View,
-    ) -> Situation<'a> {
-        Situation {
-            me,
-            entry,
-            policy,
-            body: if self.model.inputs.is_stored(&entry.input) { Body::Present } else { Body::Missing },
-            record: object.record.as_ref(),
-            seen,
-            view,
-            terminal: object.happened(&entry.source.uid),
-            marks: if self.model.believe_marks { Marks::Believed } else { Marks::Checked },
-            found: if self.model.is_overtaken(&entry.key) { Found::DueForOrphaning } else { Found::AsKnown },
         }
     }
 
@@ -391,6 +369,13 @@ impl Core {
         let until = last + wait;
         self.work.dequeue(object, key);
         self.work.wait(object, key, until);
+        true
+    }
+
+    /// Whether a write waits for an earlier wave; if so, that is reported.
+    fn waits_for_its_wave(&mut self, now: Monotonic, entry: &Entry) -> bool {
+        let Some(what) = self.guards.gates.holds_write(now, &self.model, entry) else { return false };
+        self.conclude(now, &entry.key, Progress::Pending, Some(Reason::WaitingForWave), what);
         true
     }
 }

@@ -92,7 +92,7 @@ impl Core {
         if let Some(progress) = self.model.objects.get(key).map(|object| object.outcome.progress) {
             self.audit.patrol.concluded(key, progress);
         }
-        self.tell_gates(key);
+        self.guards.gates.update(&self.model, key);
     }
 
     /// Has an object tried again after a while, longer each time. One that was tried often, or is to wait for long, delays no
@@ -119,7 +119,7 @@ impl Core {
     /// Remembers that a create-only object was created.
     pub(in crate::core) fn note_created(&mut self, entry: &Entry, policy: &ApplyPolicy) {
         if is_made_once(entry, policy) {
-            self.note_terminal(&entry.key, entry.source.uid.clone(), Terminal::CreatedOnce);
+            self.guards.ran.note(&mut self.model, &entry.key, entry.source.uid.clone(), Terminal::CreatedOnce);
         }
     }
 }

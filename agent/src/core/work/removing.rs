@@ -10,6 +10,7 @@ use super::conclude::RETRY;
 use super::in_flight::Purpose;
 use super::queue::Next;
 use crate::core::Core;
+use crate::core::decide::approve::is_approved_in_advance;
 use crate::core::decide::fuse::Passage;
 use crate::core::decide::plan::is_made_once;
 use crate::core::decide::remove::{Evidence, Ground, Inspection, Verdict, may_delete};
@@ -62,7 +63,7 @@ impl Core {
     pub(in crate::core) fn next_removal(&mut self, now: Monotonic) -> Option<Tombstone> {
         loop {
             let (wave, tombstone) = self.work.first_removal(now)?;
-            if let Some(what) = self.holds_removal(&tombstone) {
+            if let Some(what) = self.guards.gates.holds_removal(&self.model, &tombstone) {
                 self.work.unqueue_removal(wave, &tombstone);
                 self.removal_state(now, &tombstone, RemovalState::WaitingForWave(what));
                 continue;
@@ -180,7 +181,7 @@ impl Core {
                     self.model.other_removal(tombstone).filter(|(_, removal)| removal.state != RemovalState::Done);
                 if let Some((other, due)) = other.map(|(other, removal)| (other, removal.retry_at.is_none())) {
                     self.removal_state(now, tombstone, RemovalState::Waiting);
-                    if due && self.holds_removal(&other).is_none() {
+                    if due && self.guards.gates.holds_removal(&self.model, &other).is_none() {
                         self.begin_removal(now, me, &other, LiveRead::Nothing, out);
                     }
                     let waits =
@@ -262,7 +263,7 @@ impl Core {
         if !policy.is_some_and(|policy| is_made_once(entry, policy)) {
             return;
         }
-        self.forget_fact(key, source, Terminal::CreatedOnce);
+        self.model.forget_fact(key, source, Terminal::CreatedOnce);
         let ours = |object: &Object| object.record.as_ref().is_some_and(|record| record.source == *source);
         if self.model.objects.get(key).is_some_and(|object| ours(&object)) {
             self.model.clear_record(key);
@@ -286,7 +287,8 @@ impl Core {
         match verdict {
             Verdict::Delete(authorised) => {
                 self.excuse_gated(now, tombstone);
-                match self.guards.fuse.pass(now, tombstone, self.model.recorded, self.leave(now, tombstone)) {
+                let permission = self.guards.approvals.permission(&self.model, now, tombstone);
+                match self.guards.fuse.pass(now, tombstone, self.model.recorded, permission) {
                     Passage::Free => Verdict::Delete(authorised),
                     Passage::Once(number) => {
                         self.keep_passed(number, tombstone);
@@ -316,7 +318,7 @@ impl Core {
         }
         for other in self.guards.fuse.about_to_be_held(tombstone, self.model.recorded) {
             if other != *tombstone
-                && let Some(what) = self.holds_removal(&other)
+                && let Some(what) = self.guards.gates.holds_removal(&self.model, &other)
             {
                 if let Some(removal) = self.model.removals.get(&other) {
                     self.work.unqueue_removal(removal.wave, &other);
@@ -333,7 +335,8 @@ impl Core {
         if matches!(removal.state, RemovalState::WaitingForWave(_)) {
             self.removal_state(now, &tombstone, RemovalState::Waiting);
         }
-        if open && self.model.desired.get(&tombstone.key).is_none() && !self.is_approved_in_advance(&tombstone) {
+        if open && self.model.desired.get(&tombstone.key).is_none() && !is_approved_in_advance(&self.model, &tombstone)
+        {
             self.guards.fuse.ask(tombstone.clone());
         }
         self.work.enqueue_removal(wave, tombstone);

@@ -13,6 +13,7 @@ use super::removing::LiveRead;
 use crate::core::Core;
 use crate::core::decide::plan::{mark_of, record_of};
 use crate::core::decide::remove::{Authorised, Inspection, may_replace};
+use crate::core::decide::set_back::read_by_itself;
 use crate::core::interface::effect::{Effects, Op, OpId};
 use crate::core::interface::observed::Observed;
 use crate::core::interface::op_result::{
@@ -194,7 +195,7 @@ impl Core {
                 self.stands(now, entry, policy, (write, None), *observed, &[])
             }
             Ok(Created::Exists(observed)) => {
-                self.read_by_itself(key, observed.mark.as_deref());
+                read_by_itself(&mut self.model, key, observed.mark.as_deref());
                 let Some(object) = self.model.objects.get_mut(key) else { return FollowUp::Requeue };
                 object.presence.found_by_creation(Seen::from(&*observed));
                 let failures = object.work.failures();
@@ -286,7 +287,7 @@ impl Core {
             return FollowUp::Requeue;
         }
         if failure.reason == Reason::Vanished {
-            self.has_run_as_it_is(entry);
+            self.model.has_run_as_it_is(entry);
             return FollowUp::Requeue;
         }
         if failure.reason == Reason::BodyMissing {
@@ -330,7 +331,7 @@ impl Core {
     ) -> FollowUp {
         let key = &entry.key;
         if onto.is_none() {
-            self.runs_anew(key, &entry.source.uid);
+            self.guards.ran.runs_anew(&mut self.model, key, &entry.source.uid);
         }
         let mut record = record_of(entry, &Seen::from(&observed), write.origin, write.posted);
         record.left = left_to_others(conflicts, &observed).map(Arc::new);
@@ -443,7 +444,7 @@ impl Core {
         if result.is_ok()
             && let Some(source) = self.model.desired.get(key).map(|entry| entry.source.uid.clone())
         {
-            self.forget_start_of_deleted(key, &source);
+            self.model.forget_start_of_deleted(key, &source);
         }
         match result {
             // No object exists now: whatever failed before, it is created again at once, and waits if that fails too.
@@ -468,7 +469,7 @@ impl Core {
         out: &mut Effects,
     ) -> FollowUp {
         if matches!(result, Ok(Step::Gone | Step::Finalizing)) {
-            self.forget_start_of_deleted(&tombstone.key, &tombstone.source);
+            self.model.forget_start_of_deleted(&tombstone.key, &tombstone.source);
         }
         self.removed(now, tombstone, result, out)
     }
@@ -581,7 +582,7 @@ impl Core {
             Err(failure) => return self.removed(now, tombstone, Err(failure.into()), out),
         };
         let Some(me) = self.model.me() else { return FollowUp::BackOff(None) };
-        self.read_by_itself(&tombstone.key, observed.mark.as_deref());
+        read_by_itself(&mut self.model, &tombstone.key, observed.mark.as_deref());
         let found = LiveRead::There(Box::new(Seen::from(&*observed)));
         self.begin_removal(now, me, tombstone, found, out);
         let waits = self.model.objects.get(&tombstone.key).is_some_and(|object| object.work.is_waiting());

@@ -3,6 +3,7 @@ use std::collections::VecDeque;
 use super::*;
 use crate::core::decide::plan;
 use crate::core::decide::plan::mark_of;
+use crate::core::decide::set_back::LIST_FIRST_MAX;
 use crate::core::interface::effect::Op;
 use crate::core::interface::event::Event;
 use crate::core::interface::observed::{Observed, Served};
@@ -11,7 +12,6 @@ use crate::core::interface::write::{AppliedRecord, FreezeReason, RemovalPolicy, 
 use crate::core::model::object::Me;
 use crate::core::model::seen::Seen;
 use crate::core::sync::mode::HubVerdict;
-use crate::core::sync::set_back::LIST_FIRST_MAX;
 use crate::core::tests::world::World;
 use crate::core::tests::{attested, entry, hub_id, key, me, policies, target_id, uid};
 use crate::core::work::conclude::{RETRY, TRIES_MAX};

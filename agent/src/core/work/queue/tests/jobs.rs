@@ -41,13 +41,13 @@ fn after_lost_history_an_existing_object_may_be_recreated_unless_it_is_a_job() {
         let told = |fact| TerminalFact { key: key.clone(), source_uid: source_uid.clone(), fact };
         let known = |core: &Core| core.model.objects.get(key).and_then(|object| object.happened(source_uid));
         let core = &mut offline.core;
-        core.note_told(&told(Terminal::MayHaveRun));
+        core.guards.ran.note_told(&mut core.model, &told(Terminal::MayHaveRun));
         core.see(key, Observed { key: key.clone(), ..created(key, None) });
         assert_eq!(known(core), Some(Terminal::MayHaveRun), "it is not ours");
         let mark = mark_of(me(), &entry, &ApplyPolicy::default(), Origin::Created);
         core.see(key, Observed { mark: Some(Arc::new(mark)), resource_version: "8".into(), ..created(key, None) });
         assert_eq!(known(core), Some(expected));
-        core.note_told(&told(Terminal::MayHaveRun));
+        core.guards.ran.note_told(&mut core.model, &told(Terminal::MayHaveRun));
         assert_eq!(known(core), Some(expected));
     }
 }
@@ -58,7 +58,7 @@ fn a_finished_job_stays_finished_whatever_the_hub_says_later() {
     let (key, source_uid) = (key("batch", "Job", "once"), uid("s1"));
     let told = |fact| TerminalFact { key: key.clone(), source_uid: source_uid.clone(), fact };
     for fact in [Terminal::CreatedOnce, Terminal::Finished, Terminal::CreatedOnce, Terminal::MayHaveRun] {
-        offline.core.note_told(&told(fact));
+        offline.core.guards.ran.note_told(&mut offline.core.model, &told(fact));
     }
     let known = offline.core.model.objects.get(&key).and_then(|object| object.happened(&source_uid));
     assert_eq!(known, Some(Terminal::Finished));

@@ -43,11 +43,11 @@ fn a_mark_that_the_journal_itself_recorded_shows_no_older_journal() {
     world.hub_is_away();
     world.crash();
     let mark = |generation| mark_of(me(), &entry(&key_of_a, 1, generation), &ApplyPolicy::default(), Origin::Created);
-    assert!(world.core.shows_set_back(&key_of_a, Some(&mark(5))));
+    assert!(shows_set_back(&world.core.model, &key_of_a, Some(&mark(5))));
     let record = world.core.model.objects.get(&key_of_a).unwrap().record.clone().unwrap();
     world.core.model.objects.at(&key_of_a).record = Some(AppliedRecord { source_generation: 5, ..record });
-    assert!(!world.core.shows_set_back(&key_of_a, Some(&mark(5))));
-    assert!(world.core.shows_set_back(&key_of_a, Some(&mark(6))));
+    assert!(!shows_set_back(&world.core.model, &key_of_a, Some(&mark(5))));
+    assert!(shows_set_back(&world.core.model, &key_of_a, Some(&mark(6))));
 }
 
 /// What was applied and unassigned since the copy of the journal was made is not undone, as long as the hub is away.
@@ -71,7 +71,7 @@ fn an_agent_whose_journal_was_set_back_changes_nothing_before_it_has_heard_the_h
     world.journal = old;
     world.crash();
     world.run_for(Duration::from_hours(2));
-    assert!(world.core.is_set_back());
+    assert!(world.core.model.is_set_back());
     assert_eq!(uids(&world), before);
     world.reconnect();
     world.quiesce();
