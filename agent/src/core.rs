@@ -274,7 +274,7 @@ impl Core {
     pub fn heard(&self) -> Heard {
         Heard {
             mode: (self.sync.mode != AgentMode::Active).then(|| self.sync.mode.clone()),
-            history: self.is_broken().then_some(self.sync.history),
+            history: self.sync.is_broken().then_some(self.sync.history),
         }
     }
 
@@ -306,7 +306,7 @@ impl Core {
         match event {
             Event::Started => self.started(now, out),
             Event::Cluster(facts) => self.on_facts(facts, out),
-            Event::ApiServerProbe { answers } => self.on_probe(answers),
+            Event::ApiServerProbe { answers } => self.sync.on_probe(answers),
             Event::Superseded(why) => {
                 self.take_verdict(now, HubVerdict::Frozen(FreezeReason::Fenced(why)), out);
             }
@@ -319,7 +319,7 @@ impl Core {
             Event::Timer(Timer::Report) => self.reporting.reports.due(now),
             Event::Timer(Timer::Retry) => self.retries_due(now),
             Event::Timer(Timer::Patrol) => self.patrol_due(now, out),
-            Event::Timer(Timer::Associated) => self.associated_due(),
+            Event::Timer(Timer::Associated) => self.reporting.associates.timer_fired(),
             Event::Kind { kind, served } => self.kind_served(now, &kind, served),
             Event::Listed { kind, objects } => self.listed(now, &kind, objects),
             Event::Observed(observed) => self.observed(now, *observed),
@@ -327,7 +327,7 @@ impl Core {
             Event::WatchLost { kind, reason, message } => self.watch_lost(now, &kind, reason, message),
             Event::Unwatched { kind, message } => self.model.kinds.unwatched(&kind, Some(message)),
             Event::Watched { kind } => self.model.kinds.unwatched(&kind, None),
-            Event::Followed { kind, run, news } => self.followed(now, kind, run, news),
+            Event::Followed { kind, run, news } => self.reporting.associates.followed(now, kind, run, news),
             Event::ListPage { list, objects } => self.list_page(now, list, &objects),
             Event::ListEnded { list, result } => self.list_ended(now, list, &result, out),
             Event::Stop => self.phase = Phase::Stopping,
@@ -398,7 +398,7 @@ impl Core {
         self.keep_held();
         self.forget_passed(now);
         self.model.disk.flush(now, out);
-        self.flush_events(out);
+        self.reporting.kube_events.flush(out);
         self.flush_associated(now, out);
         self.report(now, out);
         if self.work.is_to_read() {

@@ -1,4 +1,4 @@
-//! Finds what watches do not report: drift, copied marks, restored objects.
+//! Finds what watches do not report: drift, copied marks, and what the patrol lists.
 
 pub(super) mod copies;
 pub(super) mod drift;

@@ -1,8 +1,9 @@
-//! Decisions about each object, as pure functions of the known state.
+//! Decisions about each object, as pure functions of the model, and [`Guards`], which have some of them wait.
 //!
 //! [`plan`] decides for what is assigned, [`remove`] for what is not, as the one gate for deletions. [`gate`] has a wave wait for
 //! the one before it, [`fuse`] holds what is too much at once until [`approve`] says that a person wants it, and [`ran`] knows what
-//! is not to run again. [`removal_policy`] says under which policy a removal is, and [`set_back`] when the journal is not to be believed.
+//! is not to run again. [`removal_policy`] says under which policy a removal is, and [`set_back`] when the journal is not to be
+//! believed.
 
 pub(super) mod approve;
 pub(super) mod fuse;

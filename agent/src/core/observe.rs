@@ -1,4 +1,6 @@
-//! What is known of each object, and how it follows from what the cluster says.
+//! What the cluster says: the model takes it in, and whatever it may change for is woken.
+//!
+//! It concerns every room, so it is in none of them.
 
 use std::collections::BTreeSet;
 
@@ -103,7 +105,7 @@ impl Core {
         mark: Option<&Mark>,
         listed: bool,
     ) {
-        let whole = !self.is_broken() && self.sync.sets.current().is_some();
+        let whole = !self.sync.is_broken() && self.sync.sets.current().is_some();
         if listed && whole && self.model.may_have_come_back(key, uid, mark) {
             // An approval given before is not for this object.
             self.guards.approvals.strike_at(key);
@@ -121,7 +123,7 @@ impl Core {
             self.model.journal_age = JournalAge::SetBack;
         }
         self.guards.gates.update(&self.model, key);
-        self.tell_associates(key);
+        self.reporting.associates.update(&self.model, key);
         self.guards.ran.undoubt(&mut self.model, key);
         if let Some((source, fact)) = marked.or(source).zip(fact) {
             self.guards.ran.note(&mut self.model, key, source, fact);
@@ -148,7 +150,7 @@ impl Core {
         let Some(object) = self.model.objects.get_mut(key) else { return };
         if object.vanished(uid) {
             self.guards.gates.update(&self.model, key);
-            self.tell_associates(key);
+            self.reporting.associates.update(&self.model, key);
             self.enqueue(key);
             self.dirty(key, now);
             self.forget_if_empty(key);
@@ -164,7 +166,7 @@ impl Core {
                     object.unsee();
                 }
                 self.guards.gates.update(&self.model, &key);
-                self.tell_associates(&key);
+                self.reporting.associates.update(&self.model, &key);
                 self.forget_if_empty(&key);
             }
         }

@@ -1,7 +1,8 @@
 //! The conversation with the hub, from a session to an accepted set, and what may be done without one.
 //!
 //! [`session`] asks; [`gather`] puts a set together from pages, [`fetch`] gets its bodies, and [`switch`] goes over to it once
-//! it is on disk; [`accepted`] knows which it was. [`mode`], [`cluster_identity`] and [`history`] say when something must not be changed or removed.
+//! it is on disk; [`accepted`] knows which it was. [`mode`], [`cluster_identity`] and [`history`] say when something must not
+//! be changed or removed.
 
 pub(super) mod accepted;
 pub(super) mod cluster_identity;

@@ -4,6 +4,8 @@
 //!  queue ── what is next, if the limiter allows ─▶ begin ══ operation ══▶ result ─▶ conclude: it stands, or is retried
 //!                                                                           └────▶ removing: its next step
 //! ```
+//!
+//! [`queue`] has the state. [`removals`] says where a removal comes from and where it goes, [`removing`] what is between.
 
 pub(super) mod aimd;
 pub(super) mod begin;

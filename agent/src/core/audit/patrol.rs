@@ -25,6 +25,7 @@ use crate::core::decide::plan::{Decision, NoAction, Situation};
 use crate::core::interface::effect::{Effect, Effects, ListId, PatrolTally, Timer};
 use crate::core::interface::event::ListFailure;
 use crate::core::interface::observed::ListedItem;
+use crate::core::model::Model;
 use crate::core::model::kinds::View;
 use crate::core::model::object::{Me, Object};
 use crate::core::model::removal::RemovalState;
@@ -251,7 +252,7 @@ impl Core {
             }
             let listed = Seen::of_listed(item);
             // Nothing follows from an item that cannot be read.
-            let matter = listed.as_ref().map_or(Matter::Busy, |seen| self.matter(me, &item.key, Some(seen)));
+            let matter = listed.as_ref().map_or(Matter::Busy, |seen| matter(&self.model, me, &item.key, Some(seen)));
             self.judge(now, &item.key, listed, matter);
             self.model.compact_if_many();
         }
@@ -283,7 +284,7 @@ impl Core {
             self.model.restored.listed(&kind);
             for key in self.model.keys_of(&kind) {
                 if self.model.objects.last_listed_in(&key).is_some_and(|last| last != list) {
-                    let matter = self.matter(me, &key, None);
+                    let matter = matter(&self.model, me, &key, None);
                     self.judge(now, &key, None, matter);
                 }
             }
@@ -388,102 +389,6 @@ impl Core {
         object.presence.list(seen);
     }
 
-    /// The state of an object that is listed like this, or is not listed.
-    fn matter(&self, me: Me, key: &ObjectKey, listed: Option<&Seen>) -> Matter {
-        let object = self.model.objects.get(key);
-        match (self.model.desired.get(key), object.as_deref(), listed) {
-            (Some(entry), Some(object), listed) => self.matter_of_assigned(me, entry, object, listed),
-            // What is not assigned is gone, and the watch did not tell.
-            (None, Some(object), None) if object.seen().is_some() && !is_busy(object) => {
-                Matter::Suspect(Finding::Unseen)
-            }
-            // Every entry has an object.
-            (Some(_), None, _) | (None, _, None) => Matter::Nothing,
-            (None, object, Some(listed)) => self.matter_of_other(me, key, object, listed),
-        }
-    }
-
-    fn matter_of_assigned(&self, me: Me, entry: &Entry, object: &Object, listed: Option<&Seen>) -> Matter {
-        if entry.state != EntryState::Apply || self.model.kinds.view(&entry.key) == View::NamespaceExcluded {
-            return Matter::Withheld;
-        }
-        // It waits for another object to be gone, and the watch may have missed just that.
-        let in_the_way = |reason| matches!(reason, Reason::Conflict | Reason::Copy | Reason::Unmanaged);
-        let awaited = object.seen().filter(|seen| match object.outcome.reason {
-            Some(Reason::Finalizing) => true,
-            // A list shows only of objects with our label that they are gone.
-            Some(reason) => in_the_way(reason) && seen.labelled,
-            None => false,
-        });
-        if let Some(leaving) = awaited
-            && !object.work.is_in_flight()
-            && listed.is_none_or(|listed| listed.uid != leaving.uid)
-        {
-            return Matter::Suspect(Finding::Unseen);
-        }
-        match object.outcome.progress {
-            Progress::Applied => {}
-            _ if object.outcome.reason.is_some_and(in_the_way) => return Matter::Foreign,
-            Progress::Failed | Progress::Pending if object.outcome.reason.is_some() => return Matter::Failing,
-            Progress::Pending
-            | Progress::Failed
-            | Progress::Withheld
-            | Progress::Deleting
-            | Progress::DeletionHeld
-            | Progress::Unknown => return Matter::Busy,
-        }
-        let labelled = object.seen().is_some_and(|seen| seen.labelled);
-        if listed.is_none() && entry.implied && !labelled {
-            // It is not ours, so that no list of ours shows whether it exists.
-            return Matter::Nothing;
-        }
-        let overtaken = |listed: &Seen| object.seen().is_some_and(|seen| listed.is_older_than(seen));
-        if is_busy(object) || listed.is_some_and(overtaken) {
-            return Matter::Busy;
-        }
-        let policy = self.model.policies.get(&entry.policy).map(|policy| &**policy);
-        let situation = Situation::of(&self.model, me, entry, policy, object, listed, View::Current);
-        match plan::plan(situation) {
-            Decision::Nothing(NoAction::Drifted) => Matter::Suspect(Finding::Differs),
-            Decision::Nothing(NoAction::Unchanged | NoAction::Terminal)
-            | Decision::Record { .. }
-            | Decision::UpdateRecord => {
-                let told = match (object.seen(), listed) {
-                    (Some(seen), Some(listed)) => !seen.is_older_than(listed) && seen.uid == listed.uid,
-                    (_, None) => true,
-                    (None, Some(_)) => false,
-                };
-                if told { Matter::Nothing } else { Matter::Suspect(Finding::Unseen) }
-            }
-            Decision::Create | Decision::RunAnew(_) | Decision::Withhold(Reason::Vanished) => {
-                Matter::Suspect(Finding::Missing)
-            }
-            Decision::Apply { .. } | Decision::TransferOwnership { .. } => Matter::Suspect(Finding::Drifted),
-            Decision::Wait(_) | Decision::Verify { .. } => Matter::Busy,
-            Decision::Withhold(_) => Matter::Withheld,
-            Decision::Skip(..) => Matter::Suspect(Finding::Foreign),
-            Decision::Fail(..) => Matter::Failing,
-        }
-    }
-
-    /// It carries our label, and is not assigned.
-    fn matter_of_other(&self, me: Me, key: &ObjectKey, object: Option<&Object>, listed: &Seen) -> Matter {
-        let mut removals = self.model.removals_of(key).peekable();
-        if removals.peek().is_some() {
-            // Held removals are counted apart.
-            return Matter::Busy;
-        }
-        let known = object.is_some_and(|object| object.seen().is_some_and(|seen| seen.uid == listed.uid));
-        let recorded = object.is_some_and(|object| object.record.as_ref().is_some_and(|it| it.uid == listed.uid));
-        match listed.mark.as_ref().map(|mark| mark.ownership(me, key)) {
-            _ if listed.deleting || object.is_some_and(is_busy) => Matter::Busy,
-            Some(Ownership::Ours) if known => Matter::Held,
-            Some(Ownership::Ours) => Matter::Suspect(Finding::Orphaned),
-            Some(Ownership::Copy | Ownership::Foreign) | None if recorded => Matter::Held,
-            Some(Ownership::Copy | Ownership::Foreign) | None => Matter::Foreign,
-        }
-    }
-
     fn count_failing(&mut self, kind: &GroupKind) {
         let (applied, withheld) = self.count_assigned(kind);
         self.audit.patrol.tally.checked += applied;
@@ -511,6 +416,100 @@ impl Core {
 /// Whether something is under way, or planned, that the patrol must not interfere with.
 fn is_busy(object: &Object) -> bool {
     object.work.is_busy() || object.unrecorded > 0
+}
+
+/// The state of an object that is listed like this, or is not listed.
+fn matter(model: &Model, me: Me, key: &ObjectKey, listed: Option<&Seen>) -> Matter {
+    let object = model.objects.get(key);
+    match (model.desired.get(key), object.as_deref(), listed) {
+        (Some(entry), Some(object), listed) => matter_of_assigned(model, me, entry, object, listed),
+        // What is not assigned is gone, and the watch did not tell.
+        (None, Some(object), None) if object.seen().is_some() && !is_busy(object) => Matter::Suspect(Finding::Unseen),
+        // Every entry has an object.
+        (Some(_), None, _) | (None, _, None) => Matter::Nothing,
+        (None, object, Some(listed)) => matter_of_other(model, me, key, object, listed),
+    }
+}
+
+fn matter_of_assigned(model: &Model, me: Me, entry: &Entry, object: &Object, listed: Option<&Seen>) -> Matter {
+    if entry.state != EntryState::Apply || model.kinds.view(&entry.key) == View::NamespaceExcluded {
+        return Matter::Withheld;
+    }
+    // It waits for another object to be gone, and the watch may have missed just that.
+    let in_the_way = |reason| matches!(reason, Reason::Conflict | Reason::Copy | Reason::Unmanaged);
+    let awaited = object.seen().filter(|seen| match object.outcome.reason {
+        Some(Reason::Finalizing) => true,
+        // A list shows only of objects with our label that they are gone.
+        Some(reason) => in_the_way(reason) && seen.labelled,
+        None => false,
+    });
+    if let Some(leaving) = awaited
+        && !object.work.is_in_flight()
+        && listed.is_none_or(|listed| listed.uid != leaving.uid)
+    {
+        return Matter::Suspect(Finding::Unseen);
+    }
+    match object.outcome.progress {
+        Progress::Applied => {}
+        _ if object.outcome.reason.is_some_and(in_the_way) => return Matter::Foreign,
+        Progress::Failed | Progress::Pending if object.outcome.reason.is_some() => return Matter::Failing,
+        Progress::Pending
+        | Progress::Failed
+        | Progress::Withheld
+        | Progress::Deleting
+        | Progress::DeletionHeld
+        | Progress::Unknown => return Matter::Busy,
+    }
+    let labelled = object.seen().is_some_and(|seen| seen.labelled);
+    if listed.is_none() && entry.implied && !labelled {
+        // It is not ours, so that no list of ours shows whether it exists.
+        return Matter::Nothing;
+    }
+    let overtaken = |listed: &Seen| object.seen().is_some_and(|seen| listed.is_older_than(seen));
+    if is_busy(object) || listed.is_some_and(overtaken) {
+        return Matter::Busy;
+    }
+    let policy = model.policies.get(&entry.policy).map(|policy| &**policy);
+    let situation = Situation::of(model, me, entry, policy, object, listed, View::Current);
+    match plan::plan(situation) {
+        Decision::Nothing(NoAction::Drifted) => Matter::Suspect(Finding::Differs),
+        Decision::Nothing(NoAction::Unchanged | NoAction::Terminal)
+        | Decision::Record { .. }
+        | Decision::UpdateRecord => {
+            let told = match (object.seen(), listed) {
+                (Some(seen), Some(listed)) => !seen.is_older_than(listed) && seen.uid == listed.uid,
+                (_, None) => true,
+                (None, Some(_)) => false,
+            };
+            if told { Matter::Nothing } else { Matter::Suspect(Finding::Unseen) }
+        }
+        Decision::Create | Decision::RunAnew(_) | Decision::Withhold(Reason::Vanished) => {
+            Matter::Suspect(Finding::Missing)
+        }
+        Decision::Apply { .. } | Decision::TransferOwnership { .. } => Matter::Suspect(Finding::Drifted),
+        Decision::Wait(_) | Decision::Verify { .. } => Matter::Busy,
+        Decision::Withhold(_) => Matter::Withheld,
+        Decision::Skip(..) => Matter::Suspect(Finding::Foreign),
+        Decision::Fail(..) => Matter::Failing,
+    }
+}
+
+/// It carries our label, and is not assigned.
+fn matter_of_other(model: &Model, me: Me, key: &ObjectKey, object: Option<&Object>, listed: &Seen) -> Matter {
+    let mut removals = model.removals_of(key).peekable();
+    if removals.peek().is_some() {
+        // Held removals are counted apart.
+        return Matter::Busy;
+    }
+    let known = object.is_some_and(|object| object.seen().is_some_and(|seen| seen.uid == listed.uid));
+    let recorded = object.is_some_and(|object| object.record.as_ref().is_some_and(|it| it.uid == listed.uid));
+    match listed.mark.as_ref().map(|mark| mark.ownership(me, key)) {
+        _ if listed.deleting || object.is_some_and(is_busy) => Matter::Busy,
+        Some(Ownership::Ours) if known => Matter::Held,
+        Some(Ownership::Ours) => Matter::Suspect(Finding::Orphaned),
+        Some(Ownership::Copy | Ownership::Foreign) | None if recorded => Matter::Held,
+        Some(Ownership::Copy | Ownership::Foreign) | None => Matter::Foreign,
+    }
 }
 
 #[cfg(test)]

@@ -147,6 +147,11 @@ impl Kinds {
         }
     }
 
+    /// Whether it is in a namespace that this agent keeps.
+    pub(in crate::core) fn keeps(&self, key: &ObjectKey) -> bool {
+        self.namespaces.keep(key)
+    }
+
     /// What may be concluded about an object.
     pub(in crate::core) fn view(&self, key: &ObjectKey) -> View {
         if self.namespaces.keep(key) { self.view_of(&key.kind) } else { View::NamespaceExcluded }

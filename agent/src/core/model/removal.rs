@@ -2,9 +2,11 @@
 
 use std::sync::Arc;
 
+use tideline_common::wire::v1::{Decommission, DecommissionReport};
 use tideline_common::{Digest, Monotonic, ObjectKey, PrunePolicy, Reason, Tombstone, Version};
 
 use super::Model;
+use super::change::Change;
 use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
 
 /// A removal under way.
@@ -144,5 +146,24 @@ impl Model {
             }
             self.disk.write(Write::Removing { tombstone: removal.clone(), policy: state.policy });
         }
+    }
+
+    /// Its progress; none for a cluster in service.
+    pub(in crate::core) fn decommissioned(&self) -> Option<DecommissionReport> {
+        let how = self.decommission;
+        (how != Decommission::No).then_some(DecommissionReport { how, left: self.removals.len() as u64 })
+    }
+
+    /// Removals under way that were to orphan an object because all was to be kept, if the set says otherwise. They end as
+    /// they would have if they had been done by then.
+    pub(in crate::core) fn left_by_keeping(&self, change: &Change) -> Vec<Tombstone> {
+        if !self.decommission.keeps() || change.decommission.keeps() {
+            return Vec::new();
+        }
+        let orphans = |(tombstone, removal): &(&Tombstone, &Removal)| {
+            let under_way = removal.cause != Cause::Retired && removal.state != RemovalState::Done;
+            under_way && removal.policy != ORPHAN && !change.tombstones.contains_key(*tombstone)
+        };
+        self.removals.iter().filter(orphans).map(|(tombstone, _)| tombstone.clone()).collect()
     }
 }

@@ -19,6 +19,7 @@ use super::rate::Rate;
 use crate::core::Core;
 use crate::core::interface::effect::{Depth, Effect, Effects, Follow, Timer};
 use crate::core::interface::event::AssociatedNews;
+use crate::core::model::Model;
 
 mod aggregate;
 mod wanted;
@@ -162,7 +163,7 @@ impl Associates {
     }
 
     /// The kinds that cannot be watched, counted by reason, with one of them named.
-    fn conditions(&self) -> Vec<TargetCondition> {
+    pub(super) fn conditions(&self) -> Vec<TargetCondition> {
         let mut conditions: BTreeMap<Reason, TargetCondition> = BTreeMap::new();
         for (kind, watch) in &self.watches {
             if let View::Lost(reason, message) | View::Refused(reason, message) = &watch.view {
@@ -180,6 +181,110 @@ impl Associates {
         }
         conditions.into_values().collect()
     }
+
+    /// Counts of it are sent; unknown counts are not.
+    pub(in crate::core) fn said(&mut self, now: Monotonic, key: &ObjectKey) {
+        self.rate.said(now, Arc::new(key.clone()), ());
+    }
+
+    pub(in crate::core) fn timer_fired(&mut self) {
+        self.timer = None;
+    }
+
+    /// A foreign object is adopted: its associated objects were seen before.
+    pub(in crate::core) fn adopted(&mut self, key: &ObjectKey) {
+        if let Some(follows) = self.aggregate.follows(key)
+            && !self.aggregate.is_bound(key)
+        {
+            let kinds: Vec<_> = follows.keys().copied().collect();
+            self.missed.extend(kinds);
+        }
+    }
+
+    /// The counts of one object, if they are news to the hub.
+    pub(in crate::core) fn report(&self, model: &Model, key: &ObjectKey) -> Option<(AssociatedReport, Digest)> {
+        let told = self.told.get(key);
+        let made = self.made(key);
+        let source = match model.desired.get(key) {
+            Some(entry) if made.is_some() => entry.source.uid.clone(),
+            // The hub has counts of a kind that is not followed any more.
+            Some(_) | None => told?.source.clone(),
+        };
+        let report = AssociatedReport { key: key.clone(), source_uid: source, made: made.unwrap_or_default() };
+        let digest = Digest::of(&serde_json::to_vec(&report).unwrap_or_default());
+        let news = told.is_none_or(|told| told.digest != Some(digest));
+        // Nothing is known, and the hub was told nothing else.
+        let empty = report.made.is_empty() && told.is_none();
+        (news && !empty).then_some((report, digest))
+    }
+
+    /// Everything that is asked for and known; nothing that is not followed.
+    fn made(&self, key: &ObjectKey) -> Option<BTreeMap<AssociatedKind, Made>> {
+        let follows = self.aggregate.follows(key)?;
+        let mut found = self.aggregate.made(key);
+        let asked = follows.iter().filter(|(_, depth)| **depth == Depth::Whole).map(|(kind, _)| *kind);
+        let known = asked.filter(|kind| self.is_known(*kind, follows));
+        Some(known.map(|kind| (kind, found.remove(&kind).unwrap_or_default())).collect())
+    }
+
+    /// The hub has a report, or may have it.
+    pub(in crate::core) fn said_to_hub(&mut self, key: ObjectKey, source: Uid, digest: Option<Digest>) {
+        if self.aggregate.follows(&key).is_none() && digest.is_some() {
+            self.told.remove(&key);
+        } else {
+            self.told.insert(key, ReportedCounts { source, digest });
+        }
+    }
+
+    pub(in crate::core) fn followed(&mut self, now: Monotonic, kind: AssociatedKind, run: u32, news: AssociatedNews) {
+        let Some(watch) = self.watches.get_mut(&kind).filter(|watch| watch.follow.run == run) else {
+            // Of a watch that was ended.
+            return;
+        };
+        let mut touched = Touched::new();
+        let aggregate = &mut self.aggregate;
+        match news {
+            AssociatedNews::Listing => aggregate.listing(kind),
+            AssociatedNews::Seen(associates) => {
+                for associate in associates {
+                    aggregate.seen(kind, associate, &mut touched);
+                }
+            }
+            AssociatedNews::Gone(uid) => aggregate.gone(kind, &uid, &mut touched),
+            AssociatedNews::Listed => {
+                aggregate.listed(kind, &mut touched);
+                if !matches!(std::mem::replace(&mut watch.view, View::Current), View::Current) {
+                    touched.extend(all_of(aggregate, kind));
+                }
+            }
+            AssociatedNews::Unwatched { message } => {
+                aggregate.listed(kind, &mut touched);
+                let view = std::mem::replace(&mut watch.view, View::Lost(Reason::Forbidden, message));
+                if matches!(view, View::Unlisted | View::Refused(..)) {
+                    touched.extend(all_of(aggregate, kind));
+                }
+            }
+            AssociatedNews::Lost { reason: reason @ (Reason::Forbidden | Reason::KindMissing), message } => {
+                if !matches!(std::mem::replace(&mut watch.view, View::Refused(reason, message)), View::Refused(..)) {
+                    touched.extend(all_of(aggregate, kind));
+                }
+            }
+            AssociatedNews::Lost { reason, message } => match watch.view {
+                View::Unlisted | View::Refused(..) => watch.view = View::Refused(reason, message),
+                View::Current | View::Lost(..) => watch.view = View::Lost(reason, message),
+            },
+        }
+        for key in touched {
+            self.touch(&key, now);
+        }
+    }
+
+    /// Something about an entry changed, or about the object under its key.
+    pub(in crate::core) fn update(&mut self, model: &Model, key: &ObjectKey) {
+        if self.aggregate.follows(key).is_some() || asked(model, key).is_some() {
+            self.told_of.insert(key.clone());
+        }
+    }
 }
 
 fn count_down<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
@@ -192,25 +297,10 @@ fn count_down<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
 }
 
 impl Core {
-    /// Something about an entry changed, or about the object under its key.
-    pub(in crate::core) fn tell_associates(&mut self, key: &ObjectKey) {
-        if self.reporting.associates.aggregate.follows(key).is_some() || self.asked(key).is_some() {
-            self.reporting.associates.told_of.insert(key.clone());
-        }
-    }
-
-    fn asked(&self, key: &ObjectKey) -> Option<&BTreeSet<AssociatedKind>> {
-        // An excluded namespace is never read: nothing is known of such an object, nor of what was made of it.
-        if !self.config.namespaces.keep(key) {
-            return None;
-        }
-        let policy = self.model.policies.get(&self.model.desired.get(key)?.policy)?;
-        Some(&policy.associated).filter(|asked| !asked.is_empty())
-    }
-
     /// Follows the present policy for the present object.
     fn associate(&mut self, now: Monotonic, key: &ObjectKey) {
-        let follows = self.asked(key).map(|asked| follows(&key.kind, asked)).filter(|follows| !follows.is_empty());
+        let follows =
+            asked(&self.model, key).map(|asked| follows(&key.kind, asked)).filter(|follows| !follows.is_empty());
         let former = self.reporting.associates.aggregate.follows(key).cloned();
         match (former, follows) {
             (None, None) => return,
@@ -244,16 +334,6 @@ impl Core {
         }
     }
 
-    /// A foreign object is adopted: its associated objects were seen before.
-    pub(in crate::core) fn associates_adopted(&mut self, key: &ObjectKey) {
-        if let Some(follows) = self.reporting.associates.aggregate.follows(key)
-            && !self.reporting.associates.aggregate.is_bound(key)
-        {
-            let kinds: Vec<_> = follows.keys().copied().collect();
-            self.reporting.associates.missed.extend(kinds);
-        }
-    }
-
     fn dismiss(&mut self, now: Monotonic, key: &ObjectKey, former: &wanted::Wanted) {
         self.reporting.associates.unneed(key, former);
         self.reporting.associates.aggregate.dismiss(key);
@@ -261,50 +341,6 @@ impl Core {
         self.reporting.associates.sweep_at.get_or_insert(now + SWEEP_AFTER);
         if self.reporting.associates.told.contains_key(key) {
             self.reporting.reports.associated(key, now);
-        }
-    }
-
-    pub(in crate::core) fn followed(&mut self, now: Monotonic, kind: AssociatedKind, run: u32, news: AssociatedNews) {
-        let Some(watch) = self.reporting.associates.watches.get_mut(&kind).filter(|watch| watch.follow.run == run)
-        else {
-            // Of a watch that was ended.
-            return;
-        };
-        let mut touched = Touched::new();
-        let aggregate = &mut self.reporting.associates.aggregate;
-        match news {
-            AssociatedNews::Listing => aggregate.listing(kind),
-            AssociatedNews::Seen(associates) => {
-                for associate in associates {
-                    aggregate.seen(kind, associate, &mut touched);
-                }
-            }
-            AssociatedNews::Gone(uid) => aggregate.gone(kind, &uid, &mut touched),
-            AssociatedNews::Listed => {
-                aggregate.listed(kind, &mut touched);
-                if !matches!(std::mem::replace(&mut watch.view, View::Current), View::Current) {
-                    touched.extend(all_of(aggregate, kind));
-                }
-            }
-            AssociatedNews::Unwatched { message } => {
-                aggregate.listed(kind, &mut touched);
-                let view = std::mem::replace(&mut watch.view, View::Lost(Reason::Forbidden, message));
-                if matches!(view, View::Unlisted | View::Refused(..)) {
-                    touched.extend(all_of(aggregate, kind));
-                }
-            }
-            AssociatedNews::Lost { reason: reason @ (Reason::Forbidden | Reason::KindMissing), message } => {
-                if !matches!(std::mem::replace(&mut watch.view, View::Refused(reason, message)), View::Refused(..)) {
-                    touched.extend(all_of(aggregate, kind));
-                }
-            }
-            AssociatedNews::Lost { reason, message } => match watch.view {
-                View::Unlisted | View::Refused(..) => watch.view = View::Refused(reason, message),
-                View::Current | View::Lost(..) => watch.view = View::Lost(reason, message),
-            },
-        }
-        for key in touched {
-            self.reporting.associates.touch(&key, now);
         }
     }
 
@@ -334,15 +370,6 @@ impl Core {
         }
     }
 
-    /// Counts of it are sent; unknown counts are not.
-    pub(in crate::core) fn associated_said(&mut self, now: Monotonic, key: &ObjectKey) {
-        self.reporting.associates.rate.said(now, Arc::new(key.clone()), ());
-    }
-
-    pub(in crate::core) fn associated_due(&mut self) {
-        self.reporting.associates.timer = None;
-    }
-
     /// The hub forgot what it was told, or another session began.
     pub(in crate::core) fn repeat_associated(&mut self, now: Monotonic) {
         let Associates { aggregate, told, .. } = &mut self.reporting.associates;
@@ -354,45 +381,16 @@ impl Core {
             self.reporting.reports.associated(key, now);
         }
     }
+}
 
-    /// The counts of one object, if they are news to the hub.
-    pub(in crate::core) fn associated_report(&self, key: &ObjectKey) -> Option<(AssociatedReport, Digest)> {
-        let told = self.reporting.associates.told.get(key);
-        let made = self.associated_made(key);
-        let source = match self.model.desired.get(key) {
-            Some(entry) if made.is_some() => entry.source.uid.clone(),
-            // The hub has counts of a kind that is not followed any more.
-            Some(_) | None => told?.source.clone(),
-        };
-        let report = AssociatedReport { key: key.clone(), source_uid: source, made: made.unwrap_or_default() };
-        let digest = Digest::of(&serde_json::to_vec(&report).unwrap_or_default());
-        let news = told.is_none_or(|told| told.digest != Some(digest));
-        // Nothing is known, and the hub was told nothing else.
-        let empty = report.made.is_empty() && told.is_none();
-        (news && !empty).then_some((report, digest))
+/// What a Placement asks to be counted of an object.
+fn asked<'a>(model: &'a Model, key: &ObjectKey) -> Option<&'a BTreeSet<AssociatedKind>> {
+    // An excluded namespace is never read: nothing is known of such an object, nor of what was made of it.
+    if !model.kinds.keeps(key) {
+        return None;
     }
-
-    /// Everything that is asked for and known; nothing that is not followed.
-    fn associated_made(&self, key: &ObjectKey) -> Option<BTreeMap<AssociatedKind, Made>> {
-        let follows = self.reporting.associates.aggregate.follows(key)?;
-        let mut found = self.reporting.associates.aggregate.made(key);
-        let asked = follows.iter().filter(|(_, depth)| **depth == Depth::Whole).map(|(kind, _)| *kind);
-        let known = asked.filter(|kind| self.reporting.associates.is_known(*kind, follows));
-        Some(known.map(|kind| (kind, found.remove(&kind).unwrap_or_default())).collect())
-    }
-
-    /// The hub has a report, or may have it.
-    pub(in crate::core) fn associated_told(&mut self, key: ObjectKey, source: Uid, digest: Option<Digest>) {
-        if self.reporting.associates.aggregate.follows(&key).is_none() && digest.is_some() {
-            self.reporting.associates.told.remove(&key);
-        } else {
-            self.reporting.associates.told.insert(key, ReportedCounts { source, digest });
-        }
-    }
-
-    pub(in crate::core) fn associated_conditions(&self) -> Vec<TargetCondition> {
-        self.reporting.associates.conditions()
-    }
+    let policy = model.policies.get(&model.desired.get(key)?.policy)?;
+    Some(&policy.associated).filter(|asked| !asked.is_empty())
 }
 
 /// Every object for which a kind is followed.

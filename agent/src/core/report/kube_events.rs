@@ -7,8 +7,8 @@ use std::time::Duration;
 use tideline_common::wire::v1::Progress;
 use tideline_common::{Monotonic, ObjectKey, Reason};
 
-use crate::core::Core;
 use crate::core::interface::effect::{Effect, Effects, KubeEvent};
+use crate::core::model::Model;
 use crate::core::model::removal::RemovalState;
 
 /// Tries that must have failed before the first Event: what the next try fixes is no news.
@@ -48,6 +48,69 @@ impl KubeEvents {
             self.told.remove(&(key, reason));
         }
         true
+    }
+
+    /// An object is to be tried again; if it failed before as well, that is recorded.
+    pub(in crate::core) fn failed(&mut self, model: &Model, now: Monotonic, key: &ObjectKey) {
+        let Some(object) = model.objects.get(key) else { return };
+        let outcome = &object.outcome;
+        let (Progress::Failed | Progress::Withheld, Some(reason)) = (outcome.progress, outcome.reason) else { return };
+        if object.work.failures() >= TRIES_MIN {
+            let message = format!("not kept as its source says: {}", outcome.message);
+            self.record(model, now, key, reason, message);
+        }
+    }
+
+    /// A removal is to be tried again; if it is held and was before, that is recorded.
+    pub(in crate::core) fn held(
+        &mut self,
+        model: &Model,
+        now: Monotonic,
+        key: &ObjectKey,
+        failures: u32,
+        state: &RemovalState,
+    ) {
+        let RemovalState::Held(reason, message) = state else { return };
+        if failures < TRIES_MIN {
+            return;
+        }
+        let why = match (message.as_str(), reason) {
+            ("", Reason::FuseHeld | Reason::HistoryLost | Reason::Restored) => {
+                "it waits for `tideline-hub approve-deletions`"
+            }
+            ("", _) => "what is there may not be deleted",
+            (message, _) => message,
+        };
+        self.record(model, now, key, *reason, format!("no longer assigned, and not deleted: {why}"));
+    }
+
+    pub(in crate::core) fn record(
+        &mut self,
+        model: &Model,
+        now: Monotonic,
+        key: &ObjectKey,
+        reason: Reason,
+        mut message: String,
+    ) {
+        if !is_notable(reason) || !self.is_due(now, key, reason) {
+            return;
+        }
+        let entry = model.desired.get(key);
+        if let Some(source) = entry.map(|entry| &entry.source) {
+            let slash = if source.namespace.is_empty() { "" } else { "/" };
+            message =
+                format!("{message} (source: {}{slash}{} in space {})", source.namespace, source.name, source.space);
+        }
+        let version = entry.map_or_else(|| model.kinds.version(&key.kind), |entry| Arc::clone(&entry.version));
+        let uid = model.objects.get(key).and_then(|object| {
+            let seen = object.seen().map(|seen| seen.uid.clone());
+            seen.or_else(|| object.record.as_ref().map(|record| record.uid.clone()))
+        });
+        self.pending.push(KubeEvent { key: key.clone(), version, uid, reason, message });
+    }
+
+    pub(in crate::core) fn flush(&mut self, out: &mut Effects) {
+        out.extend(self.pending.drain(..).map(Effect::RecordEvent));
     }
 }
 
@@ -101,69 +164,6 @@ fn is_notable(reason: Reason) -> bool {
         | Reason::Failed
         | Reason::Suspended
         | Reason::Unknown => false,
-    }
-}
-
-impl Core {
-    /// An object is to be tried again; if it failed before as well, that is recorded.
-    pub(in crate::core) fn record_failure(&mut self, now: Monotonic, key: &ObjectKey) {
-        let Some(object) = self.model.objects.get(key) else { return };
-        let outcome = &object.outcome;
-        let (Progress::Failed | Progress::Withheld, Some(reason)) = (outcome.progress, outcome.reason) else { return };
-        if object.work.failures() >= TRIES_MIN {
-            let message = format!("not kept as its source says: {}", outcome.message);
-            self.record_event(now, key, reason, message);
-        }
-    }
-
-    /// A removal is to be tried again; if it is held and was before, that is recorded.
-    pub(in crate::core) fn record_held(
-        &mut self,
-        now: Monotonic,
-        key: &ObjectKey,
-        failures: u32,
-        state: &RemovalState,
-    ) {
-        let RemovalState::Held(reason, message) = state else { return };
-        if failures < TRIES_MIN {
-            return;
-        }
-        let why = match (message.as_str(), reason) {
-            ("", Reason::FuseHeld | Reason::HistoryLost | Reason::Restored) => {
-                "it waits for `tideline-hub approve-deletions`"
-            }
-            ("", _) => "what is there may not be deleted",
-            (message, _) => message,
-        };
-        self.record_event(now, key, *reason, format!("no longer assigned, and not deleted: {why}"));
-    }
-
-    pub(in crate::core) fn record_event(
-        &mut self,
-        now: Monotonic,
-        key: &ObjectKey,
-        reason: Reason,
-        mut message: String,
-    ) {
-        if !is_notable(reason) || !self.reporting.kube_events.is_due(now, key, reason) {
-            return;
-        }
-        let entry = self.model.desired.get(key);
-        if let Some(source) = entry.map(|entry| &entry.source) {
-            let slash = if source.namespace.is_empty() { "" } else { "/" };
-            message =
-                format!("{message} (source: {}{slash}{} in space {})", source.namespace, source.name, source.space);
-        }
-        let version = entry.map_or_else(|| self.model.kinds.version(&key.kind), |entry| Arc::clone(&entry.version));
-        let uid = self.model.objects.get(key).and_then(|object| {
-            let seen = object.seen().map(|seen| seen.uid.clone());
-            seen.or_else(|| object.record.as_ref().map(|record| record.uid.clone()))
-        });
-        self.reporting.kube_events.pending.push(KubeEvent { key: key.clone(), version, uid, reason, message });
-    }
-
-    pub(in crate::core) fn flush_events(&mut self, out: &mut Effects) {
-        out.extend(self.reporting.kube_events.pending.drain(..).map(Effect::RecordEvent));
     }
 }
 

@@ -23,6 +23,7 @@ use crate::core::decide::remove::{Evidence, Ground, Verdict, may_delete};
 use crate::core::interface::effect::{Effect, Effects, Request, RequestId, Timer};
 use crate::core::interface::event::{Answer, LinkFailure};
 use crate::core::interface::write::{AgentMode, RemovalPolicy, Write};
+use crate::core::model::Model;
 use crate::core::model::key_ref::KeyRef;
 use crate::core::model::object::{Object, Outcome, ReportDigest, Status};
 use crate::core::model::removal::RemovalState;
@@ -301,7 +302,7 @@ impl Core {
                     self.acknowledged(&key, told);
                 }
                 for (key, source, digest) in associated {
-                    self.associated_told(key, source, Some(digest));
+                    self.reporting.associates.said_to_hub(key, source, Some(digest));
                 }
                 for tombstone in removed.iter().chain(&overtaken) {
                     self.removal_acknowledged(now, tombstone);
@@ -325,10 +326,10 @@ impl Core {
                 }
                 for (key, source, _) in associated {
                     self.reporting.reports.associated(&key, now);
-                    self.associated_told(key, source, None);
+                    self.reporting.associates.said_to_hub(key, source, None);
                 }
                 for tombstone in removed {
-                    if self.model.removals.contains_key(&tombstone) || !self.speaks_of(&tombstone) {
+                    if self.model.removals.contains_key(&tombstone) || !speaks_of(&self.model, &tombstone) {
                         self.reporting.reports.removed.insert(tombstone);
                     }
                 }
@@ -393,8 +394,8 @@ impl Core {
         conditions.extend(self.sync.session.conditions());
         conditions.extend(self.guards.gates.conditions(&self.model));
         conditions.extend(self.audit.copies.condition());
-        conditions.extend(self.history_condition());
-        for condition in self.associated_conditions() {
+        conditions.extend(self.sync.history_condition());
+        for condition in self.reporting.associates.conditions() {
             match conditions.iter_mut().find(|known| known.reason == condition.reason) {
                 Some(known) => known.count += condition.count,
                 None => conditions.push(condition),
@@ -418,7 +419,7 @@ impl Core {
         // Where nothing is to be watched, watches do not tell how the cluster does.
         let in_sync =
             self.sync.sets.current().is_some() && self.sync.cluster_identity.answers() && self.model.kinds.in_sync();
-        Facts { applied, in_sync, conditions, decommission: self.decommissioned() }
+        Facts { applied, in_sync, conditions, decommission: self.model.decommissioned() }
     }
 
     /// Takes as many changed objects as one message holds.
@@ -456,16 +457,16 @@ impl Core {
     }
 
     fn add_associated(&mut self, now: Monotonic, key: ObjectKey, page: &mut Page) {
-        let Some((report, digest)) = self.associated_report(&key) else {
+        let Some((report, digest)) = self.reporting.associates.report(&self.model, &key) else {
             // The counts are unchanged: they are not counted again sooner.
             if self.reporting.associates.has_told(&key) {
-                self.associated_said(now, &key);
+                self.reporting.associates.said(now, &key);
             }
             return;
         };
         // Being counted no more delays no other count.
         if !report.made.is_empty() {
-            self.associated_said(now, &key);
+            self.reporting.associates.said(now, &key);
         }
         page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
         page.associated_told.push((key, report.source_uid.clone(), digest));
@@ -479,12 +480,12 @@ impl Core {
         if object.unrecorded > 0 {
             return;
         }
-        let Some(mut report) = self.object_report(&key, &object) else {
+        let Some(mut report) = object_report(&self.model, &key, &object) else {
             // It is not known to be gone before its kind was listed.
             if self.model.restored.awaits(&key) {
                 return;
             }
-            if let Some(source) = self.explain(&key, None) {
+            if let Some(source) = explain(&mut self.model, &key, None) {
                 self.reporting.reports.vanished(Tombstone { key, source });
             }
             return;
@@ -498,7 +499,7 @@ impl Core {
             page.removed.remove(at);
         }
         // The report that names its present source may be lost, or wait for a status, and then never be due again.
-        if let Some(source) = self.explain(&key, unexplained) {
+        if let Some(source) = explain(&mut self.model, &key, unexplained) {
             let former = Tombstone { key: key.clone(), source };
             if former != there && !self.model.removals.contains_key(&former) {
                 self.reporting.reports.vanished(former);
@@ -512,7 +513,7 @@ impl Core {
         }
         let Some(object) = self.model.objects.get(&key) else { return };
         let own = short(&serde_json::to_vec(&report).unwrap_or_default());
-        self.add_observed(&mut report, &object, &class);
+        class::add_observed(&self.model, &mut report, &object, &class);
         let marked = |report: &ObjectReport| {
             let said = [serde_json::to_vec(report).unwrap_or_default(), class::mark(&class)];
             short(&said.concat())
@@ -565,100 +566,6 @@ impl Core {
         page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
         page.objects.push(report);
     }
-
-    /// Notes what the hub is told of an unexplained object, if anything, and returns what it was told before. As long as the
-    /// hub believes that the object exists, the kind is watched for its end, whatever else needs it.
-    fn explain(&mut self, key: &ObjectKey, unexplained: Option<Uid>) -> Option<Uid> {
-        let object = self.model.objects.get_mut(key)?;
-        let former = std::mem::replace(&mut object.unexplained, unexplained);
-        match (&former, &object.unexplained) {
-            (None, Some(_)) => {
-                self.model.kinds.refer(key, &Arc::default());
-                let version = self.model.kinds.version(&key.kind);
-                self.model.there_was(&key.kind, &version);
-            }
-            (Some(_), None) => self.model.kinds.unrefer(key),
-            (None, None) | (Some(_), Some(_)) => {}
-        }
-        former
-    }
-
-    /// Whether an object that the hub is told of exists for this source.
-    fn speaks_of(&self, Tombstone { key, source }: &Tombstone) -> bool {
-        let assigned = self.model.assigns(key, source);
-        assigned || self.model.objects.get(key).is_some_and(|object| object.unexplained.as_ref() == Some(source))
-    }
-
-    /// The results of our own operations on one object; none if there is nothing to report.
-    fn object_report(&self, key: &ObjectKey, object: &Object) -> Option<ObjectReport> {
-        let (source_uid, progress, reason, message) = if let Some(entry) = self.model.desired.get(key) {
-            let Outcome { progress, reason, message } = &object.outcome;
-            (entry.source.uid.clone(), *progress, *reason, message.clone())
-        } else {
-            self.leaving(key, object)?
-        };
-        let terminal = object.happened(&source_uid).filter(|fact| fact.happened());
-        Some(ObjectReport {
-            key: key.clone(),
-            source_uid,
-            progress,
-            reason,
-            message: bounded(message),
-            input: object.record.as_ref().map(|record| record.input),
-            health: Health::Unknown,
-            observed_generation: None,
-            terminal,
-            status: None,
-        })
-    }
-
-    /// The report of an object that is not assigned.
-    fn leaving(&self, key: &ObjectKey, object: &Object) -> Option<(Uid, Progress, Option<Reason>, String)> {
-        let mut removals = self.model.removals_of(key).peekable();
-        if removals.peek().is_some() {
-            // A held removal waits for a person; the other removals of the key wait for it.
-            let (tombstone, removal) = removals
-                .filter(|(_, removal)| removal.state != RemovalState::Done)
-                .max_by_key(|(_, removal)| matches!(removal.state, RemovalState::Held(..)))?;
-            let (progress, reason, message) = match &removal.state {
-                RemovalState::Waiting | RemovalState::Done => (Progress::Deleting, None, String::new()),
-                RemovalState::WaitingForWave(what) => (Progress::Deleting, Some(Reason::WaitingForWave), what.clone()),
-                RemovalState::Finalizing => (Progress::Deleting, Some(Reason::Finalizing), String::new()),
-                RemovalState::Held(reason, message) => (Progress::DeletionHeld, Some(*reason), message.clone()),
-            };
-            return Some((tombstone.source.clone(), progress, reason, message));
-        }
-        let source = self.model.left_over(key)?;
-        let seen = object.seen().filter(|seen| !seen.deleting);
-        let verdict = may_delete(&Evidence {
-            me: self.model.me()?,
-            key,
-            ground: if self.model.is_restored(key) { Ground::Restored } else { Ground::Unexplained },
-            entry: None,
-            record: object.record.as_ref(),
-            policy: RemovalPolicy::default(),
-            applied: None,
-            assigned: None,
-            seen,
-            unshown: false,
-            view: self.model.kinds.view(key),
-            inspection: None,
-            fresh: false,
-            journal: self.model.journal_age,
-            leaves_too: false,
-            decommission: self.model.decommission,
-        });
-        match verdict {
-            Verdict::Hold(reason) => Some((source, Progress::DeletionHeld, Some(reason), String::new())),
-            Verdict::Delete(_)
-            | Verdict::Orphan(_)
-            | Verdict::Inspect
-            | Verdict::Read
-            | Verdict::TransferOwnership
-            | Verdict::Forget
-            | Verdict::Wait => None,
-        }
-    }
 }
 
 /// Bytes of a removal in a message: a key of 253 + 63 characters, a UID, and names of fields. As many again for the fact that
@@ -689,6 +596,100 @@ fn short(bytes: &[u8]) -> u64 {
 fn bounded(mut message: String) -> String {
     truncate(&mut message, MESSAGE_BYTES_MAX);
     message
+}
+
+/// Whether an object that the hub is told of exists for this source.
+fn speaks_of(model: &Model, Tombstone { key, source }: &Tombstone) -> bool {
+    let assigned = model.assigns(key, source);
+    assigned || model.objects.get(key).is_some_and(|object| object.unexplained.as_ref() == Some(source))
+}
+
+/// The results of our own operations on one object; none if there is nothing to report.
+fn object_report(model: &Model, key: &ObjectKey, object: &Object) -> Option<ObjectReport> {
+    let (source_uid, progress, reason, message) = if let Some(entry) = model.desired.get(key) {
+        let Outcome { progress, reason, message } = &object.outcome;
+        (entry.source.uid.clone(), *progress, *reason, message.clone())
+    } else {
+        leaving(model, key, object)?
+    };
+    let terminal = object.happened(&source_uid).filter(|fact| fact.happened());
+    Some(ObjectReport {
+        key: key.clone(),
+        source_uid,
+        progress,
+        reason,
+        message: bounded(message),
+        input: object.record.as_ref().map(|record| record.input),
+        health: Health::Unknown,
+        observed_generation: None,
+        terminal,
+        status: None,
+    })
+}
+
+/// The report of an object that is not assigned.
+fn leaving(model: &Model, key: &ObjectKey, object: &Object) -> Option<(Uid, Progress, Option<Reason>, String)> {
+    let mut removals = model.removals_of(key).peekable();
+    if removals.peek().is_some() {
+        // A held removal waits for a person; the other removals of the key wait for it.
+        let (tombstone, removal) = removals
+            .filter(|(_, removal)| removal.state != RemovalState::Done)
+            .max_by_key(|(_, removal)| matches!(removal.state, RemovalState::Held(..)))?;
+        let (progress, reason, message) = match &removal.state {
+            RemovalState::Waiting | RemovalState::Done => (Progress::Deleting, None, String::new()),
+            RemovalState::WaitingForWave(what) => (Progress::Deleting, Some(Reason::WaitingForWave), what.clone()),
+            RemovalState::Finalizing => (Progress::Deleting, Some(Reason::Finalizing), String::new()),
+            RemovalState::Held(reason, message) => (Progress::DeletionHeld, Some(*reason), message.clone()),
+        };
+        return Some((tombstone.source.clone(), progress, reason, message));
+    }
+    let source = model.left_over(key)?;
+    let seen = object.seen().filter(|seen| !seen.deleting);
+    let verdict = may_delete(&Evidence {
+        me: model.me()?,
+        key,
+        ground: if model.is_restored(key) { Ground::Restored } else { Ground::Unexplained },
+        entry: None,
+        record: object.record.as_ref(),
+        policy: RemovalPolicy::default(),
+        applied: None,
+        assigned: None,
+        seen,
+        unshown: false,
+        view: model.kinds.view(key),
+        inspection: None,
+        fresh: false,
+        journal: model.journal_age,
+        leaves_too: false,
+        decommission: model.decommission,
+    });
+    match verdict {
+        Verdict::Hold(reason) => Some((source, Progress::DeletionHeld, Some(reason), String::new())),
+        Verdict::Delete(_)
+        | Verdict::Orphan(_)
+        | Verdict::Inspect
+        | Verdict::Read
+        | Verdict::TransferOwnership
+        | Verdict::Forget
+        | Verdict::Wait => None,
+    }
+}
+
+/// Notes what the hub is told of an unexplained object, if anything, and returns what it was told before. As long as the
+/// hub believes that the object exists, the kind is watched for its end, whatever else needs it.
+fn explain(model: &mut Model, key: &ObjectKey, unexplained: Option<Uid>) -> Option<Uid> {
+    let object = model.objects.get_mut(key)?;
+    let former = std::mem::replace(&mut object.unexplained, unexplained);
+    match (&former, &object.unexplained) {
+        (None, Some(_)) => {
+            model.kinds.refer(key, &Arc::default());
+            let version = model.kinds.version(&key.kind);
+            model.there_was(&key.kind, &version);
+        }
+        (Some(_), None) => model.kinds.unrefer(key),
+        (None, None) | (Some(_), Some(_)) => {}
+    }
+    former
 }
 
 #[cfg(test)]

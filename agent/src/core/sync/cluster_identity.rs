@@ -4,6 +4,7 @@
 use tideline_common::Uid;
 use tideline_common::wire::v1::ClusterFacts;
 
+use super::HubSync;
 use crate::core::Core;
 use crate::core::interface::effect::Effects;
 
@@ -62,14 +63,16 @@ impl Core {
             self.renew_session(out);
         }
     }
+}
 
-    pub(in crate::core) const fn on_probe(&mut self, answers: bool) {
-        self.sync.cluster_identity.silent = !answers;
-    }
-
+impl HubSync {
     /// Without the hub, the agent alone judges that.
     pub(in crate::core) fn is_own_cluster(&self) -> bool {
-        self.sync.cluster_identity.is_right()
+        self.cluster_identity.is_right()
+    }
+
+    pub(in crate::core) const fn on_probe(&mut self, answers: bool) {
+        self.cluster_identity.silent = !answers;
     }
 }
 

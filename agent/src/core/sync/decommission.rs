@@ -20,25 +20,11 @@ use crate::core::Core;
 use crate::core::interface::effect::{Effect, Effects};
 use crate::core::interface::op_result::{Failure, NotDone};
 use crate::core::interface::write::AppliedRecord;
-use crate::core::model::change::Change;
-use crate::core::model::removal::{Cause, ORPHAN, Removal, RemovalState};
+use crate::core::model::removal::Cause;
 use crate::core::model::seen::Seen;
 use crate::core::work::result::Step;
 
 impl Core {
-    /// Removals under way that were to orphan an object because all was to be kept, if the set says otherwise. They end as
-    /// they would have if they had been done by then.
-    pub(in crate::core) fn left_by_keeping(&self, change: &Change) -> Vec<Tombstone> {
-        if !self.model.decommission.keeps() || change.decommission.keeps() {
-            return Vec::new();
-        }
-        let orphans = |(tombstone, removal): &(&Tombstone, &Removal)| {
-            let under_way = removal.cause != Cause::Retired && removal.state != RemovalState::Done;
-            under_way && removal.policy != ORPHAN && !change.tombstones.contains_key(*tombstone)
-        };
-        self.model.removals.iter().filter(orphans).map(|(tombstone, _)| tombstone.clone()).collect()
-    }
-
     /// A set was accepted that says so.
     pub(in crate::core) fn decommission(&mut self, now: Monotonic, how: Decommission) {
         if self.model.decommission != how {
@@ -166,20 +152,14 @@ impl Core {
         }
     }
 
-    /// Its progress; none for a cluster in service.
-    pub(in crate::core) fn decommissioned(&self) -> Option<DecommissionReport> {
-        let how = self.model.decommission;
-        (how != Decommission::No).then_some(DecommissionReport { how, left: self.model.removals.len() as u64 })
-    }
-
     /// Tells the edges when it begins, and when it ends.
     pub(in crate::core) fn tell_decommission(&mut self, out: &mut Effects) {
         let told =
-            self.decommissioned().map(|report| DecommissionReport { left: u64::from(report.left > 0), ..report });
+            self.model.decommissioned().map(|report| DecommissionReport { left: u64::from(report.left > 0), ..report });
         if self.reporting.told_decommission != told {
             self.reporting.told_decommission = told;
             let in_service = DecommissionReport { how: Decommission::No, left: 0 };
-            out.push(Effect::Decommissioned(self.decommissioned().unwrap_or(in_service)));
+            out.push(Effect::Decommissioned(self.model.decommissioned().unwrap_or(in_service)));
         }
     }
 }

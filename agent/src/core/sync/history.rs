@@ -12,6 +12,7 @@
 use tideline_common::wire::v1::{Accepted, Attested, Continuity, TargetCondition};
 use tideline_common::{Monotonic, Reason, Shown, Tombstone};
 
+use super::HubSync;
 use crate::core::Core;
 use crate::core::decide::remove::Verdict;
 use crate::core::interface::write::Write;
@@ -22,29 +23,15 @@ const BROKEN: &str = "the hub lost history that its clusters have seen; this age
      restored, or the loss is accepted with tideline-hub history accept";
 
 impl Core {
-    /// The newest set that was ever accepted, as far as is known here.
-    pub(in crate::core) fn floor(&self) -> Option<Accepted> {
-        self.sync.sets.newest().map(|newest| newest.set)
-    }
-
-    /// The revision by which the hub is to judge its history.
-    pub(in crate::core) fn shown(&self) -> Option<Shown> {
-        self.sync.sets.newest().map(|Attested { set: _, attestation }| attestation.shown())
-    }
-
     /// What the hub said last of its history.
     pub fn history(&self) -> Continuity {
         self.sync.history
     }
 
-    pub(in crate::core) fn is_broken(&self) -> bool {
-        self.sync.history != Continuity::Whole
-    }
-
     pub(in crate::core) fn history_broken(&mut self, now: Monotonic) {
         // Approvals were given in the history that is lost.
         self.guards.approvals.void();
-        if !self.is_broken() {
+        if !self.sync.is_broken() {
             self.sync.history = Continuity::Broken;
             self.model.disk.write(Write::History(Continuity::Broken));
             self.requeue_removals(now);
@@ -53,7 +40,7 @@ impl Core {
 
     pub(in crate::core) fn history_whole(&mut self, now: Monotonic) {
         self.journal_is_current();
-        if self.is_broken() {
+        if self.sync.is_broken() {
             self.sync.history = Continuity::Whole;
             self.model.disk.write(Write::History(Continuity::Whole));
             self.requeue_removals(now);
@@ -65,6 +52,43 @@ impl Core {
             self.enqueue(&key);
             self.dirty(&key, now);
         }
+    }
+
+    /// The removals under way that a set of a higher epoch does not mention: their order may have been withdrawn in the
+    /// history that is lost. Those that have begun are finished.
+    pub(in crate::core) fn lapsed_by(&self, change: &Change) -> Vec<Tombstone> {
+        let raised = self.sync.floor().is_some_and(|floor| floor.version.epoch < change.accepted.set.version.epoch);
+        let lapses = |(removal, state): &(&Tombstone, &Removal)| {
+            let open = !matches!(state.state, RemovalState::Done | RemovalState::Finalizing);
+            raised && open && !change.tombstones.contains_key(*removal)
+        };
+        self.model.removals.iter().filter(lapses).map(|(removal, _)| removal.clone()).collect()
+    }
+
+    /// The hub has said what the target is to hold: removals in the journal are part of that, or void.
+    pub(in crate::core) fn journal_is_current(&mut self) {
+        if std::mem::replace(&mut self.model.journal_age, JournalAge::Current) != JournalAge::Current {
+            let waiting: Vec<_> = self.model.removals.keys().map(|tombstone| tombstone.key.clone()).collect();
+            for key in waiting {
+                self.enqueue_removals(&key);
+            }
+        }
+    }
+}
+
+impl HubSync {
+    /// The newest set that was ever accepted, as far as is known here.
+    pub(in crate::core) fn floor(&self) -> Option<Accepted> {
+        self.sets.newest().map(|newest| newest.set)
+    }
+
+    /// The revision by which the hub is to judge its history.
+    pub(in crate::core) fn shown(&self) -> Option<Shown> {
+        self.sets.newest().map(|Attested { set: _, attestation }| attestation.shown())
+    }
+
+    pub(in crate::core) fn is_broken(&self) -> bool {
+        self.history != Continuity::Whole
     }
 
     /// While history is broken no removal begins, on whatever ground.
@@ -87,27 +111,6 @@ impl Core {
     pub(in crate::core) fn history_condition(&self) -> Option<TargetCondition> {
         let condition = || TargetCondition { reason: Reason::HistoryLost, count: 1, message: BROKEN.to_owned() };
         self.is_broken().then(condition)
-    }
-
-    /// The removals under way that a set of a higher epoch does not mention: their order may have been withdrawn in the
-    /// history that is lost. Those that have begun are finished.
-    pub(in crate::core) fn lapsed_by(&self, change: &Change) -> Vec<Tombstone> {
-        let raised = self.floor().is_some_and(|floor| floor.version.epoch < change.accepted.set.version.epoch);
-        let lapses = |(removal, state): &(&Tombstone, &Removal)| {
-            let open = !matches!(state.state, RemovalState::Done | RemovalState::Finalizing);
-            raised && open && !change.tombstones.contains_key(*removal)
-        };
-        self.model.removals.iter().filter(lapses).map(|(removal, _)| removal.clone()).collect()
-    }
-
-    /// The hub has said what the target is to hold: removals in the journal are part of that, or void.
-    pub(in crate::core) fn journal_is_current(&mut self) {
-        if std::mem::replace(&mut self.model.journal_age, JournalAge::Current) != JournalAge::Current {
-            let waiting: Vec<_> = self.model.removals.keys().map(|tombstone| tombstone.key.clone()).collect();
-            for key in waiting {
-                self.enqueue_removals(&key);
-            }
-        }
     }
 }
 

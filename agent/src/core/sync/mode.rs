@@ -22,6 +22,7 @@ use std::time::Duration;
 use tideline_common::Monotonic;
 use tideline_common::wire::v1::{Refusal, RefusalKind};
 
+use super::HubSync;
 use crate::core::interface::effect::{Effect, Effects};
 use crate::core::interface::write::{AgentMode, FreezeReason, Write};
 use crate::core::{Core, Phase};
@@ -121,7 +122,7 @@ impl Core {
     /// Whether anything may be changed at the cluster now.
     pub(in crate::core) fn may_change(&self) -> bool {
         self.phase == Phase::Running
-            && self.is_own_cluster()
+            && self.sync.is_own_cluster()
             && self.sync.mode.may_change()
             && !self.model.is_set_back()
     }
@@ -134,15 +135,7 @@ impl Core {
 
     /// Begins in the mode of the process before this one.
     pub(in crate::core) fn recall_mode(&self, out: &mut Effects) {
-        out.extend(self.mode_effect());
-    }
-
-    fn mode_effect(&self) -> Option<Effect> {
-        match &self.sync.mode {
-            AgentMode::Frozen(reason) => Some(Effect::Freeze(reason.clone())),
-            AgentMode::UnknownToHub => Some(Effect::UnknownToHub),
-            AgentMode::Active => None,
-        }
+        out.extend(self.sync.mode_effect());
     }
 
     /// A verdict was heard. The agent asks again after a while, whatever it was.
@@ -159,7 +152,7 @@ impl Core {
         } else {
             self.sync.mode = mode;
             self.sync.asked = 1;
-            out.extend(self.mode_effect());
+            out.extend(self.sync.mode_effect());
             self.model.disk.write(Write::Mode(self.sync.mode.clone()));
         }
         // A token that was not shown yet, or not for long, need not wait. That the agent's next key was refused, too, is no
@@ -177,12 +170,22 @@ impl Core {
         self.sync.asked = 0;
         self.sync.session.hub_unknown = false;
         // An agent that the hub does not quarantine any more is active only where its identity is of this cluster.
-        if matches!(self.sync.mode, AgentMode::Frozen(FreezeReason::Quarantined(_))) && !self.is_own_cluster() {
+        if matches!(self.sync.mode, AgentMode::Frozen(FreezeReason::Quarantined(_))) && !self.sync.is_own_cluster() {
             return;
         }
         if std::mem::take(&mut self.sync.mode) != AgentMode::Active {
             out.push(Effect::Thaw);
             self.model.disk.write(Write::Mode(AgentMode::Active));
+        }
+    }
+}
+
+impl HubSync {
+    fn mode_effect(&self) -> Option<Effect> {
+        match &self.mode {
+            AgentMode::Frozen(reason) => Some(Effect::Freeze(reason.clone())),
+            AgentMode::UnknownToHub => Some(Effect::UnknownToHub),
+            AgentMode::Active => None,
         }
     }
 }

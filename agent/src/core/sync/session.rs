@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tideline_common::limits::{POLL_WAIT_SECONDS_MAX, POLL_WAIT_SECONDS_MIN};
+use tideline_common::limits::POLL_WAIT_SECONDS_MIN;
 use tideline_common::wire::v1::{
     ApprovedPage, BodiesRequest, BodyWanted, DesiredAnswer, DesiredRequest, Refusal, RefusalKind, SessionRequest,
 };
@@ -35,8 +35,6 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 const POLL_PAUSE: Duration = Duration::from_secs(1);
 /// A poll that fails after this long was cut by a middlebox that does not like to wait.
 const POLL_CUT: Duration = Duration::from_secs(4);
-/// Polls that must succeed in a row before a longer one is tried again.
-const POLLS_BEFORE_LONGER: u32 = 100;
 
 mod enrol;
 mod repair;
@@ -112,14 +110,14 @@ impl Core {
         let id = self.sync.session.request();
         let wait = self.sync.session.settings.wait_seconds.min(self.sync.session.wait_max).max(POLL_WAIT_SECONDS_MIN);
         // While the hub's history is broken, the agent asks for nothing but whether that is over.
-        let may_wait = gather.may_wait() || self.is_broken();
+        let may_wait = gather.may_wait() || self.sync.is_broken();
         let wait_seconds = if may_wait { wait } else { 0 };
         let Question { since, digest, after } = gather.question();
         self.sync.session.repair.asks(&gather);
         self.sync.session.link =
             if may_wait { Link::Polling { id, sent: now, gather } } else { Link::Gathering { id, gather } };
         let (approved, decommission) = (self.guards.approvals.held(), self.model.decommission);
-        let (shown, history) = (self.shown(), self.sync.history);
+        let (shown, history) = (self.sync.shown(), self.sync.history);
         let request =
             DesiredRequest { session, since, digest, after, wait_seconds, approved, decommission, shown, history };
         out.push(Effect::Send { id, request: Request::Desired(request) });
@@ -129,7 +127,7 @@ impl Core {
         match std::mem::replace(&mut self.sync.session.link, Link::Off) {
             Link::Backoff(Next::Enrol) => self.enrol(out),
             Link::Backoff(Next::Open) => match self.sync.session.fenced {
-                Some(fenced) => self.read_stored_session(SessionReadReason::Fenced(fenced), out),
+                Some(fenced) => self.sync.session.read_stored_session(SessionReadReason::Fenced(fenced), out),
                 None => self.open_session(out),
             },
             Link::Backoff(Next::Poll) => self.poll(now, out),
@@ -272,10 +270,10 @@ impl Core {
         answer: DesiredAnswer,
         out: &mut Effects,
     ) {
-        self.polled_well();
+        self.sync.session.polled_well();
         let held = Held {
             accepted: self.sync.sets.current(),
-            floor: self.floor(),
+            floor: self.sync.floor(),
             decommission: self.model.decommission,
             desired: &self.model.desired,
             policies: &self.model.policies,
@@ -328,7 +326,7 @@ impl Core {
             }
             Step::Refuse(error) => {
                 self.sync.session.sync_errors.found(error);
-                let wait = match self.count_failed_set(SetFailure::Error(error)) {
+                let wait = match self.sync.session.count_failed_set(SetFailure::Error(error)) {
                     1 => self.wait_after(1, None),
                     more => self.jitter.half(more - 1, RETRY_REFUSED.0, RETRY_REFUSED.1),
                 };
@@ -351,12 +349,6 @@ impl Core {
         true
     }
 
-    fn count_failed_set(&mut self, why: SetFailure) -> u32 {
-        let count = self.sync.session.failed_sets.entry(why).or_default();
-        *count = count.saturating_add(1);
-        *count
-    }
-
     /// A set failed, and is requested again: with growing pauses, for its pages and bodies arrived and will again.
     fn set_failed(&mut self, now: Monotonic, why: SetFailure, next: Next, out: &mut Effects) {
         let at = self.after_failed_set(now, why);
@@ -364,7 +356,7 @@ impl Core {
     }
 
     fn after_failed_set(&mut self, now: Monotonic, why: SetFailure) -> Monotonic {
-        now + match self.count_failed_set(why) {
+        now + match self.sync.session.count_failed_set(why) {
             1 => self.wait_after(1, None),
             more => self.jitter.half(more, RETRY.0, RETRY.1),
         }
@@ -478,14 +470,6 @@ impl Core {
             self.sync.session.polls = 0;
         }
         self.failed(now, Next::Poll, failure, out);
-    }
-
-    fn polled_well(&mut self) {
-        self.sync.session.polls += 1;
-        if self.sync.session.polls >= POLLS_BEFORE_LONGER {
-            self.sync.session.polls = 0;
-            self.sync.session.wait_max = (self.sync.session.wait_max * 2).min(POLL_WAIT_SECONDS_MAX);
-        }
     }
 
     fn failed(&mut self, now: Monotonic, next: Next, failure: Option<&LinkFailure>, out: &mut Effects) {

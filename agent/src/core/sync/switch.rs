@@ -39,7 +39,7 @@ impl Core {
         if *decommission != self.model.decommission {
             self.model.disk.write(Write::Decommission(*decommission));
         }
-        for tombstone in self.left_by_keeping(&change) {
+        for tombstone in self.model.left_by_keeping(&change) {
             self.model.disk.write(Write::Removing { tombstone, policy: ORPHAN });
         }
         for removal in self.lapsed_by(&change) {
@@ -58,7 +58,7 @@ impl Core {
             self.forget_removal(&removal);
             self.dirty(&removal.key, now);
         }
-        for removal in self.left_by_keeping(&change) {
+        for removal in self.model.left_by_keeping(&change) {
             if let Some(removal) = self.model.removals.get_mut(&removal) {
                 removal.policy = ORPHAN;
             }
@@ -163,14 +163,14 @@ impl Core {
         self.guards.gates.enter(&self.model, &entry);
         self.model.desired.insert(entry);
         self.guards.gates.update(&self.model, &key);
-        self.tell_associates(&key);
+        self.reporting.associates.update(&self.model, &key);
         unnamed
     }
 
     fn drop_entry(&mut self, key: &ObjectKey) -> Option<Digest> {
         let unnamed = self.drop_entry_before(key);
         self.model.desired.remove(key);
-        self.tell_associates(key);
+        self.reporting.associates.update(&self.model, key);
         self.dequeue(key);
         if let Some(object) = self.model.objects.get_mut(key) {
             object.outcome = crate::core::model::object::Outcome::default();

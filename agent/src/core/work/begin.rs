@@ -347,7 +347,7 @@ impl Core {
             "another client keeps changing this object and the agent keeps reverting it; corrections now back off. \
                        Stop that client, or exempt the field in the Placement"
                 .to_owned();
-        self.record_event(now, &entry.key, Reason::Drifted, message);
+        self.reporting.kube_events.record(&self.model, now, &entry.key, Reason::Drifted, message);
         true
     }
 

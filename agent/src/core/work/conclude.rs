@@ -113,7 +113,7 @@ impl Core {
         if delayed {
             self.mark_tried(key);
         }
-        self.record_failure(now, key);
+        self.reporting.kube_events.failed(&self.model, now, key);
     }
 
     /// Remembers that a create-only object was created.

@@ -23,6 +23,7 @@ use crate::core::decide::plan;
 use crate::core::decide::plan::record_of;
 use crate::core::interface::op_result::{Compared, NotDone};
 use crate::core::interface::write::AppliedRecord;
+use crate::core::model::Model;
 use crate::core::model::seen::Seen;
 
 impl Core {
@@ -43,7 +44,7 @@ impl Core {
                 // Whether it was last posted or applied is not known, so the next apply checks.
                 let record = AppliedRecord { template, ..record_of(entry, &seen, origin, true) };
                 let managed = record.managed.filter(|_| total == 0);
-                if self.is_still_right(entry, origin, &seen) {
+                if is_still_right(&self.model, entry, origin, &seen) {
                     self.model.set_record(key, AppliedRecord { managed, ..record });
                 }
                 self.dirty(key, now);
@@ -58,12 +59,12 @@ impl Core {
             }
         }
     }
+}
 
-    /// Whether the ground for the comparison still holds: the set, and the mark of the object as it was read.
-    fn is_still_right(&self, entry: &Entry, origin: Origin, seen: &Seen) -> bool {
-        let current = self.model.desired.get(&entry.key).is_some_and(|current| **current == *entry);
-        let policy = self.model.policies.get(&entry.policy);
-        let mark = self.model.me().zip(policy).map(|(me, policy)| plan::mark_of(me, entry, policy, origin));
-        current && mark.is_some() && seen.mark.as_deref() == mark.as_ref() && !seen.deleting
-    }
+/// Whether the ground for the comparison still holds: the set, and the mark of the object as it was read.
+fn is_still_right(model: &Model, entry: &Entry, origin: Origin, seen: &Seen) -> bool {
+    let current = model.desired.get(&entry.key).is_some_and(|current| **current == *entry);
+    let policy = model.policies.get(&entry.policy);
+    let mark = model.me().zip(policy).map(|(me, policy)| plan::mark_of(me, entry, policy, origin));
+    current && mark.is_some() && seen.mark.as_deref() == mark.as_ref() && !seen.deleting
 }

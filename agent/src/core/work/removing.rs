@@ -155,7 +155,7 @@ impl Core {
             // Its deletion was accepted: a list from before shows it as it was.
             return self.read_for_removal(now, tombstone, out);
         }
-        let verdict = self.while_broken(verdict);
+        let verdict = self.sync.while_broken(verdict);
         match self.fused(now, tombstone, verdict) {
             Verdict::Orphan(authorised) if !self.records_orphaning(key) => drop(authorised),
             Verdict::Delete(authorised) | Verdict::Orphan(authorised) => {
@@ -420,7 +420,7 @@ impl Core {
         let wait = self.jitter.half(removal.failures, RETRY.0, RETRY.1).max(not_before.unwrap_or_default());
         self.work.retry_removal(removal, tombstone, now + wait);
         let (failures, state) = (removal.failures, removal.state.clone());
-        self.record_held(now, &tombstone.key, failures, &state);
+        self.reporting.kube_events.held(&self.model, now, &tombstone.key, failures, &state);
     }
 }
 

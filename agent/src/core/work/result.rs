@@ -346,7 +346,7 @@ impl Core {
         }
         drop(object);
         if write.origin == Origin::Adopted {
-            self.associates_adopted(key);
+            self.reporting.associates.adopted(key);
         }
         self.see(key, observed);
         self.model.set_record(key, record);
@@ -367,7 +367,7 @@ impl Core {
             object.work.succeed();
         }
         if let Some(left) = self.stands_applied(now, key) {
-            self.record_event(now, key, Reason::FieldConflict, left.message.clone());
+            self.reporting.kube_events.record(&self.model, now, key, Reason::FieldConflict, left.message.clone());
         }
     }
 
@@ -398,7 +398,7 @@ impl Core {
 
     fn may_replace(&self, entry: &Entry, policy: &ApplyPolicy, uid: &Uid) -> Option<Authorised> {
         // While history is broken nothing is deleted, not even to be created again.
-        if !self.may_remove() || self.is_broken() {
+        if !self.may_remove() || self.sync.is_broken() {
             return None;
         }
         let object = self.model.objects.get(&entry.key)?;

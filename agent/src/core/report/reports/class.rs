@@ -8,24 +8,8 @@ use tideline_common::wire::v1::ObjectReport;
 use tideline_common::{Hasher, ReportClass, nesting};
 
 use super::bounded;
-use crate::core::Core;
+use crate::core::model::Model;
 use crate::core::model::object::{Object, Status};
-
-impl Core {
-    /// Adds what a watch showed of the object, except its status.
-    pub(super) fn add_observed(&self, report: &mut ObjectReport, object: &Object, class: &ReportClass) {
-        if !class.has_health() {
-            return;
-        }
-        if object.seen().is_some() && !self.model.kinds.is_forbidden(&report.key.kind) {
-            report.health = object.live.health;
-        }
-        if report.message.is_empty() && self.model.desired.get(&report.key).is_some() {
-            report.message = bounded(object.live.message.clone());
-        }
-        report.observed_generation = object.live.observed_generation;
-    }
-}
 
 impl Object {
     /// Keeps nothing of a status that nobody asks for, and waits for none. Once it is asked for, it is read.
@@ -63,4 +47,18 @@ pub(super) fn mark(class: &ReportClass) -> Vec<u8> {
     let mut hasher = Hasher::new("tideline/report/v1");
     class.hash_into(&mut hasher);
     hasher.finish().as_bytes().to_vec()
+}
+
+/// Adds what a watch showed of the object, except its status.
+pub(super) fn add_observed(model: &Model, report: &mut ObjectReport, object: &Object, class: &ReportClass) {
+    if !class.has_health() {
+        return;
+    }
+    if object.seen().is_some() && !model.kinds.is_forbidden(&report.key.kind) {
+        report.health = object.live.health;
+    }
+    if report.message.is_empty() && model.desired.get(&report.key).is_some() {
+        report.message = bounded(object.live.message.clone());
+    }
+    report.observed_generation = object.live.observed_generation;
 }

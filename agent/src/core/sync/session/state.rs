@@ -16,6 +16,9 @@ use crate::core::sync::gather::{Gather, SyncError};
 /// Wait after the hub refused, doubled each time up to the second: only a person changes that.
 pub(super) const RETRY_REFUSED: (Duration, Duration) = (Duration::from_secs(5), Duration::from_mins(5));
 
+/// Polls that must succeed in a row before a longer one is tried again.
+const POLLS_BEFORE_LONGER: u32 = 100;
+
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 #[derive(Debug)]
 pub(in crate::core) struct Session {
@@ -185,5 +188,24 @@ impl Session {
     /// The faults of the hub's answers, counted.
     pub(in crate::core) fn conditions(&self) -> Vec<TargetCondition> {
         self.sync_errors.conditions()
+    }
+
+    pub(super) fn polled_well(&mut self) {
+        self.polls += 1;
+        if self.polls >= POLLS_BEFORE_LONGER {
+            self.polls = 0;
+            self.wait_max = (self.wait_max * 2).min(POLL_WAIT_SECONDS_MAX);
+        }
+    }
+
+    pub(super) fn count_failed_set(&mut self, why: SetFailure) -> u32 {
+        let count = self.failed_sets.entry(why).or_default();
+        *count = count.saturating_add(1);
+        *count
+    }
+
+    pub(super) fn read_stored_session(&mut self, why: SessionReadReason, out: &mut Effects) {
+        self.link = Link::ReadingStoredSession(why);
+        out.push(Effect::ReadStoredSession);
     }
 }

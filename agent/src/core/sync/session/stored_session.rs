@@ -43,14 +43,9 @@ impl Core {
             // A set that is being written is accepted first; the next request waits.
             if news && !matches!(self.sync.session.link, Link::Switching) {
                 self.sync.session.proves_fenced = true;
-                self.read_stored_session(SessionReadReason::Fenced(fenced), out);
+                self.sync.session.read_stored_session(SessionReadReason::Fenced(fenced), out);
             }
         }
-    }
-
-    pub(super) fn read_stored_session(&mut self, why: SessionReadReason, out: &mut Effects) {
-        self.sync.session.link = Link::ReadingStoredSession(why);
-        out.push(Effect::ReadStoredSession);
     }
 
     pub(super) fn opened(&mut self, now: Monotonic, answer: SessionAnswer, out: &mut Effects) {
@@ -64,7 +59,7 @@ impl Core {
         self.sync.session.newest = self.sync.session.newest.max(answer.session.number);
         if answer.outdated {
             // Perhaps another process of this session store has opened it.
-            return self.read_stored_session(SessionReadReason::Outdated, out);
+            return self.sync.session.read_stored_session(SessionReadReason::Outdated, out);
         }
         let cluster = answer.cluster.clone().or_else(|| self.sync.cluster_identity.cluster());
         out.push(Effect::KeepSession { session: answer.session, cluster });
@@ -110,7 +105,7 @@ impl Core {
             self.sync.session.succeeded();
             return self.poll(now, out);
         }
-        match self.floor() {
+        match self.sync.floor() {
             Some(accepted) if epoch < accepted.version.epoch => {
                 self.sync.session.sync_errors.found(SyncError::Older);
                 self.failed(now, Next::Open, None, out);
