@@ -62,10 +62,9 @@ impl Core {
         let let_through = self.model.forbidden_kinds.heard(key, refusal(Reason::Forbidden))
             | self.model.not_admitted.heard(key, refusal(Reason::Denied));
         if let_through && outcome.progress == Progress::Applied {
-            for beside in
-                [self.model.forbidden_kinds.beside(key), self.model.not_admitted.beside(key)].into_iter().flatten()
-            {
-                self.enqueue(&beside);
+            let next = [self.model.forbidden_kinds.take_next(key), self.model.not_admitted.take_next(key)];
+            for key in next.into_iter().flatten() {
+                self.enqueue(&key);
             }
         }
         if let Some(object) = self.model.objects.get_mut(key)
