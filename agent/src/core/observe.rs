@@ -84,6 +84,8 @@ impl Core {
             return;
         }
         self.may_have_come_back(&key, &observed.uid, observed.mark.as_deref(), listed);
+        // The status of one that is being deleted changes all the time, and nothing can be created in it.
+        let takes_objects = key.kind.is("", "Namespace") && !observed.deleting;
         let news = self.see(&key, observed);
         let waits = self.model.objects.get(&key).is_some_and(|object| object.work.is_waiting());
         // What waits for its retry is not tried sooner because its status changes.
@@ -91,7 +93,7 @@ impl Core {
             self.enqueue(&key);
         }
         self.dirty(&key, now);
-        if key.kind.is("", "Namespace") {
+        if news && takes_objects {
             self.wake_namespace(&key.name);
         }
     }

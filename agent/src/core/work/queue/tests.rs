@@ -360,6 +360,24 @@ fn an_object_that_waits_for_its_namespace_is_created_when_it_appears() {
 }
 
 #[test]
+fn a_namespace_that_is_on_its_way_out_has_nothing_tried_and_its_successor_has() {
+    let namespace = entry(&key("", "Namespace", "shop"), 1, 1);
+    let there = Observed { generation: 0, ..standing(&namespace, &ApplyPolicy::default(), "5") };
+    let mut offline = Offline::new(vec![namespace, config_map("a", 0)]);
+    let (create, _) = offline.begun.remove(0);
+    offline.step(Event::Executed { id: create, result: made(there.clone()) });
+    offline.fail(Reason::NamespaceUnavailable);
+    for version in ["6", "7", "8"] {
+        let leaving = Observed { deleting: true, resource_version: version.into(), ..there.clone() };
+        offline.step(Event::Observed(Box::new(leaving)));
+        assert!(offline.begun.is_empty(), "at {version}");
+    }
+    let next = Observed { uid: "u2".parse().unwrap(), resource_version: "9".into(), ..there };
+    offline.step(Event::Observed(Box::new(next)));
+    assert_eq!(offline.names(), ["a"]);
+}
+
+#[test]
 fn a_kind_that_cannot_be_listed_does_not_hold_up_the_others() {
     let deployment = entry(&key("apps", "Deployment", "d"), 1, 1);
     let mut offline = Offline::new(vec![config_map("a", 0), deployment.clone()]);
