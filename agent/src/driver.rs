@@ -556,10 +556,10 @@ impl Driver {
         });
     }
 
-    fn persist(&self, id: PersistId, writes: Vec<Write>) {
+    fn persist(&self, id: PersistId, writes: Arc<Vec<Write>>) {
         let (journal, metrics, sender) = (Arc::clone(&self.journal), self.metrics.clone(), self.sender.clone());
         let accepted = writes.iter().rev().find_map(|write| match write {
-            Write::Accept { accepted, .. } => Some(*accepted),
+            Write::Accept { accepted, .. } => Some(**accepted),
             Write::Enrolled(_)
             | Write::Body { .. }
             | Write::Applied { .. }

@@ -207,8 +207,12 @@ impl Journal {
     ///
     /// The disk refused the batch, which may be written again, or hangs ([`Error::Stuck`]); or the journal is closed or
     /// away.
-    pub fn write(&self, writes: Vec<Write>) -> impl Future<Output = Result<(), Error>> + Send + use<> {
+    pub fn write<W: Into<Arc<Vec<Write>>>>(
+        &self,
+        writes: W,
+    ) -> impl Future<Output = Result<(), Error>> + Send + use<W> {
         let (answer, outcome) = oneshot::channel();
+        let writes = writes.into();
         let queued = match &self.state {
             State::Away { why, .. } => Err(Error::Away(why.clone())),
             State::Open(Open { queue, slot, .. }) => match queue.try_send(Batch { writes, answer }) {

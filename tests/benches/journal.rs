@@ -102,7 +102,7 @@ async fn fill(directory: &Path, count: u32) -> Result<()> {
         for entry in some {
             ensure!(!journal.body(entry.input)?.is_empty(), "a body has text");
         }
-        journal.write(some.iter().map(|entry| applied(entry)).collect::<Result<_>>()?).await?;
+        journal.write(some.iter().map(|entry| applied(entry)).collect::<Result<Vec<_>>>()?).await?;
     }
     report("fill", count, begun.elapsed(), before, journal.bytes()).await
 }
@@ -153,7 +153,7 @@ async fn write_bodies(journal: &Journal, entries: &[Arc<Entry>]) -> Result<()> {
     for (index, some) in entries.chunks(BODIES_AT_ONCE).enumerate() {
         let first = u32::try_from(index * BODIES_AT_ONCE)?;
         let body = |(n, entry): (u32, &Arc<Entry>)| Write::Body { input: entry.input, text: body(n) };
-        journal.write((first..).zip(some).map(body).collect()).await?;
+        journal.write((first..).zip(some).map(body).collect::<Vec<_>>()).await?;
     }
     Ok(())
 }
@@ -166,7 +166,7 @@ fn accept(revision: u64, entries: &[Arc<Entry>], remove: Vec<ObjectKey>) -> Writ
     let attestation = Attestation::unsigned(TargetId::from_uuid(uuid::Uuid::nil()), shown);
     let accepted = Attested { set: Accepted { version, digest: set.digest() }, attestation };
     Write::Accept {
-        accepted,
+        accepted: Box::new(accepted),
         put: entries.to_vec(),
         remove,
         policies: [Arc::new(ApplyPolicy::default())].map(|policy| (policy.digest(), policy)).into(),

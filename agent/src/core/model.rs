@@ -126,6 +126,7 @@ impl Model {
         self.desired.pack();
         self.objects.pack();
         self.inputs.pack();
+        self.removals = std::mem::take(&mut self.removals).into_iter().collect();
     }
 
     /// After a start: bodies that a crash left behind.

@@ -54,7 +54,7 @@ fn accept(revision: u64, entries: &[Arc<Entry>], put: &[Arc<Entry>], remove: Vec
     let set: DesiredSet = entries.iter().cloned().collect();
     let version = Version { epoch: Epoch(1), revision: Revision(revision) };
     Write::Accept {
-        accepted: attested(Accepted { version, digest: set.digest() }),
+        accepted: Box::new(attested(Accepted { version, digest: set.digest() })),
         put: put.to_vec(),
         remove,
         policies: [(policy().digest(), policy())].into(),
@@ -92,7 +92,7 @@ fn applied(n: u32) -> Write {
         local: Arc::default(),
         template: None,
     };
-    Write::Applied { key: entry(n).key.clone(), record }
+    Write::Applied { key: entry(n).key.clone(), record: Box::new(record) }
 }
 
 const POLICY: RemovalPolicy =

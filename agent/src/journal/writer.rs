@@ -26,7 +26,7 @@ const GATHER: Duration = Duration::from_millis(20);
 
 /// Writes that belong together, and their waiting caller.
 pub(super) struct Batch {
-    pub(super) writes: Vec<Write>,
+    pub(super) writes: Arc<Vec<Write>>,
     pub(super) answer: oneshot::Sender<Result<(), Error>>,
 }
 

@@ -54,6 +54,7 @@ impl Journal {
                     self.bodies.insert(input, text);
                 }
                 Write::Accept { accepted, put, remove, policies } => {
+                    let accepted = *accepted;
                     for key in &remove {
                         self.entries.remove(key);
                     }
@@ -66,7 +67,7 @@ impl Journal {
                     }
                 }
                 Write::Applied { key, record } => {
-                    self.applied.insert(key, record);
+                    self.applied.insert(key, *record);
                 }
                 Write::Forgotten { key } => {
                     self.applied.remove(&key);

@@ -36,7 +36,7 @@ pub enum Effect {
     /// order they were asked for.
     ///
     /// [`Journal::write`]: crate::journal::Journal::write
-    Persist { id: PersistId, writes: Vec<Write> },
+    Persist { id: PersistId, writes: Arc<Vec<Write>> },
     /// Executes one operation at the cluster.
     Execute { id: OpId, op: Op },
     /// Sets, or replaces, a timer.

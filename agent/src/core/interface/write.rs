@@ -66,7 +66,7 @@ pub enum Write {
     },
     /// Switches to a set whose bodies are all present. Entries not named stay.
     Accept {
-        accepted: Attested,
+        accepted: Box<Attested>,
         put: Vec<Arc<Entry>>,
         remove: Vec<ObjectKey>,
         /// By the digest that entries name, which is not always that of this build's own encoding: a newer hub may say more.
@@ -75,7 +75,7 @@ pub enum Write {
     /// The state of an object at the cluster after a write of ours.
     Applied {
         key: ObjectKey,
-        record: AppliedRecord,
+        record: Box<AppliedRecord>,
     },
     /// No object of ours exists there any more.
     Forgotten {
@@ -136,6 +136,9 @@ pub enum Write {
     /// Bodies that no entry names any more.
     DropBodies(Vec<Digest>),
 }
+
+/// A set that goes has one for each of its objects.
+const _: () = assert!(size_of::<Write>() <= 112);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Enrolled {

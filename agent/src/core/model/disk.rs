@@ -1,6 +1,7 @@
 //! Writes to the journal: one batch at a time; all others are collected for the next. A batch that fails is written again,
 //! before anything later, until it succeeds.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::{Monotonic, ObjectKey, Tombstone};
@@ -29,11 +30,22 @@ pub(in crate::core) enum Then {
 #[derive(Debug, Default)]
 pub(in crate::core) struct Disk {
     last: u64,
-    writing: Option<(Option<PersistId>, Batch)>,
+    writing: Option<Writing>,
     waiting: Batch,
     failures: u32,
     retry_at: Option<Monotonic>,
     problem: Option<String>,
+}
+
+/// A batch on its way to the disk. It is kept, and shared with whoever writes it, because it is needed again if the write
+/// fails.
+#[derive(Debug)]
+struct Writing {
+    /// None until it is tried again.
+    id: Option<PersistId>,
+    writes: Arc<Vec<Write>>,
+    then: Vec<Then>,
+    body_bytes: usize,
 }
 
 #[derive(Debug, Default)]
@@ -56,9 +68,10 @@ impl Disk {
         self.waiting.then.push(then);
     }
 
-    pub(in crate::core) fn has_room_for_bodies(&self) -> bool {
-        let writing = self.writing.as_ref().map_or(0, |(_, batch)| batch.body_bytes);
-        writing + self.waiting.body_bytes < BODIES_WAITING_BYTES_MAX
+    /// Whether more bodies may be requested, with so many bytes of them on their way.
+    pub(in crate::core) fn has_room_for_bodies(&self, coming: usize) -> bool {
+        let writing = self.writing.as_ref().map_or(0, |writing| writing.body_bytes);
+        coming + writing + self.waiting.body_bytes < BODIES_WAITING_BYTES_MAX
     }
 
     pub(in crate::core) fn is_idle(&self) -> bool {
@@ -81,10 +94,11 @@ impl Disk {
 
     pub(in crate::core) fn flush(&mut self, now: Monotonic, out: &mut Effects) {
         if self.writing.is_none() && !self.waiting.writes.is_empty() {
-            self.writing = Some((None, std::mem::take(&mut self.waiting)));
+            let Batch { writes, then, body_bytes } = std::mem::take(&mut self.waiting);
+            self.writing = Some(Writing { id: None, writes: writes.into(), then, body_bytes });
         }
         let due = self.retry_at.is_none_or(|at| at <= now);
-        if let Some((id @ None, batch)) = &mut self.writing
+        if let Some(Writing { id: id @ None, writes, .. }) = &mut self.writing
             && due
         {
             self.retry_at = None;
@@ -103,19 +117,19 @@ impl Disk {
         result: Result<(), String>,
         jitter: &mut Jitter,
     ) -> Vec<Then> {
-        match self.writing.take_if(|(writing, _)| *writing == Some(id)) {
+        match self.writing.take_if(|writing| writing.id == Some(id)) {
             None => Vec::new(),
-            Some((_, batch)) => match result {
+            Some(writing) => match result {
                 Ok(()) => {
                     self.failures = 0;
                     self.problem = None;
-                    batch.then
+                    writing.then
                 }
                 Err(message) => {
                     self.failures = self.failures.saturating_add(1);
                     self.problem = Some(message);
                     self.retry_at = Some(now + jitter.half(self.failures, RETRY.0, RETRY.1));
-                    self.writing = Some((None, batch));
+                    self.writing = Some(Writing { id: None, ..writing });
                     Vec::new()
                 }
             },

@@ -23,7 +23,7 @@ impl Model {
         }
         if object.record.as_ref() != Some(&record) {
             object.unrecorded += 1;
-            self.disk.write(Write::Applied { key: key.clone(), record: record.clone() });
+            self.disk.write(Write::Applied { key: key.clone(), record: Box::new(record.clone()) });
             self.disk.then(Then::Recorded(key.clone()));
             object.record = Some(record);
         }

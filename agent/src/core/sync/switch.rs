@@ -22,7 +22,7 @@ impl Core {
         resolve_policies(&self.model, &mut change);
         let Change { accepted, put, remove, policies, tombstones, left_at: _, terminal, decommission } = &*change;
         self.model.disk.write(Write::Accept {
-            accepted: *accepted,
+            accepted: Box::new(*accepted),
             put: put.clone(),
             remove: remove.clone(),
             policies: policies.clone(),
@@ -67,7 +67,7 @@ impl Core {
         let epoch = accepted.set.version.epoch;
         self.model.policies.extend(policies);
         self.sync.sets.accept(accepted);
-        let many = put.len() >= PACK_MIN;
+        let many = put.len().max(tombstones.len()) >= PACK_MIN;
         if std::mem::take(&mut self.model.lacks_bodies) {
             // The bodies came with this set, and no other event says so.
             let lacks = |key: &&ObjectKey| {
@@ -137,6 +137,7 @@ impl Core {
         }
         if many {
             self.model.pack();
+            self.work.pack();
         }
         self.poll(now, out);
     }

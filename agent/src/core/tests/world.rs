@@ -630,7 +630,7 @@ impl World {
                     journal.bodies.insert(input);
                 }
                 Write::Accept { accepted, put, remove, policies } => {
-                    journal.accepted = Some(accepted);
+                    journal.accepted = Some(*accepted);
                     let replaced = |key: &ObjectKey| remove.contains(key) || put.iter().any(|entry| entry.key == *key);
                     journal.entries.retain(|entry| !replaced(&entry.key));
                     for entry in &put {
@@ -641,7 +641,7 @@ impl World {
                 }
                 Write::Applied { key, record } => {
                     journal.applied.retain(|(other, _)| *other != key);
-                    journal.applied.push((key, record));
+                    journal.applied.push((key, *record));
                 }
                 Write::Forgotten { key } => journal.applied.retain(|(other, _)| *other != key),
                 Write::Removing { tombstone, policy } => {

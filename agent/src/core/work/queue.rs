@@ -200,6 +200,11 @@ impl Work {
         self.removals.insert((Reverse(wave), tombstone));
     }
 
+    /// As [`Objects::pack`], for removals that came all at once.
+    pub(in crate::core) fn pack(&mut self) {
+        self.removals = std::mem::take(&mut self.removals).into_iter().collect();
+    }
+
     pub(in crate::core) fn unqueue_removal(&mut self, wave: i32, tombstone: &Tombstone) {
         self.removals.remove(&(Reverse(wave), tombstone.clone()));
     }

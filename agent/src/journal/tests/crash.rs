@@ -38,9 +38,11 @@ async fn a_writer_for_another_process() -> Result<(), anyhow::Error> {
         let (former, new) = (set(revision - 1), set(revision));
         let changed: Vec<_> = new.iter().filter(|entry| revision == 1 || !former.contains(entry)).cloned().collect();
         let text = |entry: &Arc<Entry>| Write::Body { input: entry.input, text: entry.input.to_string().into() };
-        journal.write(changed.iter().map(text).collect()).await?;
+        journal.write(changed.iter().map(text).collect::<Vec<_>>()).await?;
         let removals = (0..REMOVALS).map(removing);
-        journal.write(std::iter::once(accept(revision, &new, &changed, Vec::new())).chain(removals).collect()).await?;
+        journal
+            .write(std::iter::once(accept(revision, &new, &changed, Vec::new())).chain(removals).collect::<Vec<_>>())
+            .await?;
         let unnamed = former.iter().filter(|entry| revision > 1 && !new.contains(entry)).map(|entry| entry.input);
         let mut done = vec![Write::DropBodies(unnamed.collect()), applied(1)];
         done.extend((0..REMOVALS).map(|n| Write::Removed(tombstone(n))));

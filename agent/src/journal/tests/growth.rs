@@ -37,7 +37,7 @@ async fn the_journal_stays_bounded_under_churn() -> Result<(), anyhow::Error> {
     let (mut most, mut live) = (0, 0);
     for round in 0..150 {
         let write = |(n, entry): (u32, &Arc<Entry>)| Write::Body { input: entry.input, text: noise(round, n, 2_048) };
-        journal.write((0..).zip(&entries).map(write).collect()).await?;
+        journal.write((0..).zip(&entries).map(write).collect::<Vec<_>>()).await?;
         most = most.max(size(directory.path())?);
         live = live.max(journal.live_bytes());
     }

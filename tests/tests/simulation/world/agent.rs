@@ -70,7 +70,7 @@ impl World {
             Effect::Send { id, request } => self.send(id, &request),
             Effect::Persist { id, writes } => {
                 self.note(|| format!("agent: writes {id:?} {writes:?}"));
-                self.agent.writing.push_back((id, writes));
+                self.agent.writing.push_back((id, writes.to_vec()));
                 let after = self.random.within(COMMIT);
                 self.schedule(after, Happening::Written { run });
             }

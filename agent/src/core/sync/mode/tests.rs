@@ -290,7 +290,7 @@ fn no_freeze_in_the_journal_ends_by_what_was_heard_without_it() {
             let mut out = Vec::new();
             core.step(Monotonic::START, Event::Started, &mut out);
             let writes = out.iter().filter_map(|effect| match effect {
-                Effect::Persist { writes, .. } => Some(writes),
+                Effect::Persist { writes, .. } => Some(&**writes),
                 _ => None,
             });
             let written = writes.flatten().find_map(|write| match write {

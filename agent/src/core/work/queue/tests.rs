@@ -103,9 +103,9 @@ impl Offline {
             match effect {
                 Effect::Execute { id, op: Op::Create { entry, .. } } => self.begun.push((id, entry.key.clone())),
                 Effect::Persist { id, writes } => {
-                    for write in writes {
+                    for write in writes.iter().cloned() {
                         match write {
-                            Write::Applied { key, record } => self.loaded.applied.push((key, record)),
+                            Write::Applied { key, record } => self.loaded.applied.push((key, *record)),
                             Write::Unsent(report) => self.loaded.unsent.push(*report),
                             Write::Kind { kind, version } => self.loaded.kinds.push((kind, version)),
                             other => panic!("{other:?}"),
@@ -559,8 +559,9 @@ fn a_create_only_object_created_before_a_crash_is_known() {
     let there = standing(&entry, &policy, "5");
     let (mut core, out) = restarted(&entry, &policy, &there, None);
     let out = read(&mut core, &out, &there);
-    let writes =
-        out.iter().filter_map(|effect| if let Effect::Persist { writes, .. } = effect { Some(writes) } else { None });
+    let writes = out
+        .iter()
+        .filter_map(|effect| if let Effect::Persist { writes, .. } = effect { Some(&**writes) } else { None });
     let told = writes.flatten().any(|write| matches!(write, Write::Unsent(report) if report.terminal.is_some()));
     assert!(told, "{out:?}");
 }

@@ -112,7 +112,7 @@ fn persisted(script: &mut Script, mut effects: Vec<Effect>) -> Vec<Effect> {
 
 fn removes(effects: &[Effect]) -> bool {
     let writes = effects.iter().filter_map(|effect| match effect {
-        Effect::Persist { writes, .. } => Some(writes),
+        Effect::Persist { writes, .. } => Some(&**writes),
         _ => None,
     });
     writes.flatten().any(|write| matches!(write, Write::Removing { .. }))
