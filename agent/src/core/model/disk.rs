@@ -14,8 +14,9 @@ use crate::core::jitter::Jitter;
 /// Wait after a failed write, doubled each time up to the second. A full disk is emptied by a person or a rotation.
 const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(30));
 
-/// Bytes of bodies that may wait for the disk before no more are requested: what four answers hold.
-pub(in crate::core) const BODIES_WAITING_BYTES_MAX: usize = 4 << 20;
+/// Bytes of bodies that may wait for the disk or be on their way before no more are requested: as many as the journal brings
+/// to the disk at once, and what two answers hold, so that neither waits for the other.
+pub(in crate::core) const BODIES_WAITING_BYTES_MAX: usize = 6 << 20;
 
 /// What may be done once a batch is on disk.
 #[derive(Debug)]
@@ -104,8 +105,7 @@ impl Disk {
             self.retry_at = None;
             self.last += 1;
             *id = Some(PersistId(self.last));
-            // A copy: the batch is needed again if the write fails. Its large parts are shared.
-            out.push(Effect::Persist { id: PersistId(self.last), writes: batch.writes.clone() });
+            out.push(Effect::Persist { id: PersistId(self.last), writes: Arc::clone(writes) });
         }
     }
 

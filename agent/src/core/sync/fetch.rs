@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use tideline_common::Digest;
 use tideline_common::limits::{BODY_BATCH_BYTES_MAX, BODY_BATCH_COUNT_MAX, BODY_BYTES_MAX};
 use tideline_common::wire::v1::{BodiesAnswer, Body, BodyWanted};
+use tideline_common::{Digest, Entry};
 
 use crate::core::interface::effect::RequestId;
 use crate::core::model::change::Change;
@@ -20,7 +20,10 @@ const _: () = assert!(BODIES_PER_REQUEST <= BODY_BATCH_COUNT_MAX);
 #[derive(Debug)]
 pub(in crate::core) struct Fetch {
     pub(in crate::core) change: Box<Change>,
-    wanted: VecDeque<BodyWanted>,
+    /// One entry of each body that was not asked for yet.
+    wanted: VecDeque<Arc<Entry>>,
+    /// What was asked for and has not come, or in part: first.
+    again: VecDeque<BodyWanted>,
     parts: BTreeMap<Digest, String>,
     in_flight: BTreeMap<RequestId, Vec<BodyWanted>>,
     whole: usize,
@@ -37,8 +40,20 @@ pub(in crate::core) struct Fetched {
 }
 
 impl Fetch {
-    pub(in crate::core) fn new(change: Box<Change>, wanted: Vec<BodyWanted>) -> Self {
-        Self { change, wanted: wanted.into(), parts: BTreeMap::new(), in_flight: BTreeMap::new(), whole: 0 }
+    pub(in crate::core) fn new(change: Box<Change>, wanted: Vec<Arc<Entry>>) -> Self {
+        Self {
+            change,
+            wanted: wanted.into(),
+            again: VecDeque::new(),
+            parts: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            whole: 0,
+        }
+    }
+
+    /// Bytes of bodies that may come of what was asked for.
+    pub(in crate::core) fn bytes_in_flight(&self) -> usize {
+        self.in_flight.len() * BODY_BATCH_BYTES_MAX
     }
 
     /// How many bodies arrived whole: those are kept, whatever becomes of the set.
@@ -47,7 +62,11 @@ impl Fetch {
     }
 
     pub(in crate::core) fn is_done(&self) -> bool {
-        self.wanted.is_empty() && self.in_flight.is_empty()
+        self.is_all_asked() && self.in_flight.is_empty()
+    }
+
+    fn is_all_asked(&self) -> bool {
+        self.wanted.is_empty() && self.again.is_empty()
     }
 
     pub(in crate::core) fn is_flying(&self, id: RequestId) -> bool {
@@ -56,11 +75,14 @@ impl Fetch {
 
     /// The next request, if anything is left and may be requested now.
     pub(in crate::core) fn next(&mut self, id: RequestId) -> Option<Vec<BodyWanted>> {
-        if self.wanted.is_empty() || self.in_flight.len() >= BODY_REQUESTS_MAX {
+        if self.is_all_asked() || self.in_flight.len() >= BODY_REQUESTS_MAX {
             return None;
         }
-        let count = self.wanted.len().min(BODIES_PER_REQUEST);
-        let batch: Vec<BodyWanted> = self.wanted.drain(..count).collect();
+        let again = self.again.len().min(BODIES_PER_REQUEST);
+        let mut batch: Vec<BodyWanted> = self.again.drain(..again).collect();
+        let first = self.wanted.len().min(BODIES_PER_REQUEST - again);
+        let whole = |entry: Arc<Entry>| BodyWanted { key: entry.key.clone(), input: entry.input, offset: 0 };
+        batch.extend(self.wanted.drain(..first).map(whole));
         self.in_flight.insert(id, batch.clone());
         Some(batch)
     }
@@ -68,7 +90,7 @@ impl Fetch {
     /// A request failed: its bodies are requested again.
     pub(in crate::core) fn failed(&mut self, id: RequestId) {
         for wanted in self.in_flight.remove(&id).into_iter().flatten().rev() {
-            self.wanted.push_front(wanted);
+            self.again.push_front(wanted);
         }
     }
 
@@ -82,7 +104,7 @@ impl Fetch {
                 continue;
             }
             let Some(body) = bodies.remove(&wanted.input) else {
-                self.wanted.push_front(wanted);
+                self.again.push_front(wanted);
                 continue;
             };
             match self.take(&wanted, body) {
@@ -93,7 +115,7 @@ impl Fetch {
                 }
                 Taken::Part { had } => {
                     fetched.progress |= had > wanted.offset;
-                    self.wanted.push_front(BodyWanted { offset: had, ..wanted });
+                    self.again.push_front(BodyWanted { offset: had, ..wanted });
                 }
             }
         }

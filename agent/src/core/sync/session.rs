@@ -12,12 +12,12 @@
 //!  any of them ── quarantined, deleted, … ──▶ Backoff, as `mode` describes
 //! ```
 
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tideline_common::limits::POLL_WAIT_SECONDS_MIN;
 use tideline_common::wire::v1::{
-    ApprovedPage, BodiesRequest, BodyWanted, DesiredAnswer, DesiredRequest, Refusal, RefusalKind, SessionRequest,
+    ApprovedPage, BodiesRequest, DesiredAnswer, DesiredRequest, Refusal, RefusalKind, SessionRequest,
 };
 use tideline_common::{EntryState, Monotonic, SessionName};
 
@@ -376,14 +376,9 @@ impl Core {
         };
         let unchanged =
             self.model.desired.iter().map(|(_, entry)| entry).filter(|_| self.sync.session.repair.is_needed());
-        let wanted: BTreeMap<_, _> = change
-            .put
-            .iter()
-            .chain(unchanged)
-            .filter(needs)
-            .map(|entry| (entry.input, BodyWanted { key: entry.key.clone(), input: entry.input, offset: 0 }))
-            .collect();
-        let mut wanted: Vec<BodyWanted> = wanted.into_values().collect();
+        let mut known = BTreeSet::new();
+        let needed = change.put.iter().chain(unchanged).filter(needs);
+        let mut wanted: Vec<_> = needed.filter(|entry| known.insert(entry.input)).cloned().collect();
         wanted.sort_by(|a, b| a.key.cmp(&b.key));
         let fetch = Box::new(Fetch::new(change, wanted));
         self.sync.session.link = Link::Fetching { fetch, paused: false };
@@ -394,7 +389,7 @@ impl Core {
     pub(in crate::core) fn fetch_more(&mut self, out: &mut Effects) {
         let Some(session) = self.sync.session.name else { return };
         let Link::Fetching { fetch, paused: false } = &mut self.sync.session.link else { return };
-        while self.model.disk.has_room_for_bodies() {
+        while self.model.disk.has_room_for_bodies(fetch.bytes_in_flight()) {
             self.sync.session.last += 1;
             let id = RequestId(self.sync.session.last);
             let Some(wanted) = fetch.next(id) else { break };

@@ -1,5 +1,5 @@
 use super::*;
-use crate::core::tests::{attested, key};
+use crate::core::tests::{attested, entry, key};
 
 use tideline_common::Version;
 use tideline_common::wire::v1::{Accepted, Decommission};
@@ -21,7 +21,10 @@ fn fetch(count: usize) -> Fetch {
         terminal: Vec::new(),
         decommission: Decommission::No,
     };
-    let wanted = |n| BodyWanted { key: key("", "ConfigMap", &format!("c{n}")), input: input(n), offset: 0 };
+    let wanted = |n| {
+        let entry = entry(&key("", "ConfigMap", &format!("c{n}")), 1, 1);
+        Arc::new(Entry { input: input(n), ..entry })
+    };
     Fetch::new(Box::new(change), (0..count).map(wanted).collect())
 }
 
