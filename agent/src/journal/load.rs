@@ -72,7 +72,7 @@ pub(super) fn load(path: &Path, engine: &Engine, existed: bool, step: &dyn Fn())
     engine.scan(Table::Applied, |key, value| {
         count(key, value);
         let mut applied: (ObjectKey, AppliedRecord) = record::read(Table::Applied, key, value)?;
-        shared.key(&mut applied.0);
+        shared.applied(&mut applied.0, &mut applied.1);
         loaded.applied.push(applied);
         Ok(())
     })?;

@@ -5,6 +5,8 @@ use std::sync::Arc;
 
 use tideline_common::{Entry, Impersonation, ObjectKey, SpaceName};
 
+use crate::core::interface::write::AppliedRecord;
+
 /// Texts that are remembered to be shared, with some 100 bytes each. Beyond, it begins anew.
 const TEXTS_MAX: usize = 4_096;
 
@@ -27,6 +29,15 @@ impl Shared {
         }
         share(&mut self.spaces, &mut source.space);
         if let Some(account) = impersonate {
+            share(&mut self.accounts, account);
+        }
+    }
+
+    /// As [`Shared::entry`].
+    pub(crate) fn applied(&mut self, key: &mut ObjectKey, record: &mut AppliedRecord) {
+        self.key(key);
+        self.text(&mut record.version);
+        if let Some(account) = &mut record.impersonate {
             share(&mut self.accounts, account);
         }
     }
