@@ -263,6 +263,7 @@ impl Core {
         }
         for (tombstone, policy) in removing {
             core.put_removal(tombstone, policy, None, Cause::Unassigned);
+            core.model.compact_if_many();
         }
         core.model.pack();
         core.guards.fuse.resume(passed, held, |tombstone| core.model.removals.contains_key(tombstone));
@@ -378,6 +379,7 @@ impl Core {
 
     fn persisted(&mut self, now: Monotonic, id: PersistId, result: Result<(), String>, out: &mut Effects) {
         for then in self.model.disk.persisted(now, id, result, &mut self.jitter) {
+            self.model.compact_if_many();
             match then {
                 Then::Recorded(key) => self.recorded(now, &key),
                 Then::Switched(change) => self.switched(now, *change, out),

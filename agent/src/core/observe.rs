@@ -29,10 +29,14 @@ impl Core {
         let blinded = reason == Reason::Forbidden && !self.model.kinds.is_forbidden(kind);
         self.model.kinds.lost(kind, reason, message);
         for key in self.model.keys_of(kind) {
-            self.model.compact_if_many();
             if blinded {
                 self.dirty(&key, now);
             }
+            // A watch that cannot be had is lost again with every try: the others are not even expanded.
+            if !self.model.objects.awaits_status(&key) {
+                continue;
+            }
+            self.model.compact_if_many();
             // The list that was to bring its status does not come.
             if let Some(object) = self.model.objects.get_mut(&key)
                 && let Status::Awaited { failed } = object.live.status

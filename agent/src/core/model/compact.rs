@@ -4,6 +4,7 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
+use serde_json::value::RawValue;
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{Digest, Entry, EntryState, Mark, Monotonic, Origin, Prune, PruneAdopted, Uid};
@@ -23,6 +24,7 @@ use crate::core::interface::write::{AppliedRecord, ChangeDetector};
 pub(in crate::core) struct Compact {
     /// As it was applied.
     entry: Arc<Entry>,
+    assigned: Assigned,
     uid: Uuid,
     managed: Option<Digest>,
     generation: u32,
@@ -48,6 +50,14 @@ pub(in crate::core) struct Compact {
     told: Option<ReportDigest>,
 }
 
+/// When the entry was assigned that an object stands as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Assigned {
+    Still,
+    /// Another is by now, or none.
+    Before,
+}
+
 /// What the watch shows in another way than the journal.
 #[derive(Debug)]
 struct CompactSeen {
@@ -63,20 +73,36 @@ struct CompactSeen {
     managed_elsewhere: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 struct Rare {
     /// Of the Pods of a Job.
     template: Option<Digest>,
     /// The policy that the mark names, where it is not that of the entry: what is written is the same.
     written_as: Option<Digest>,
+    /// Until it was reported.
+    status: Option<Arc<RawValue>>,
+}
+
+impl Rare {
+    const fn is_empty(&self) -> bool {
+        matches!(self, Self { template: None, written_as: None, status: None })
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
 enum CompactStatus {
     None,
-    Dropped { failed: u8 },
-    Awaited { failed: u8 },
-    Unreadable { failed: u8 },
+    /// What few objects have has it.
+    Known,
+    Dropped {
+        failed: u8,
+    },
+    Awaited {
+        failed: u8,
+    },
+    Unreadable {
+        failed: u8,
+    },
 }
 
 impl Compact {
@@ -100,6 +126,7 @@ impl Compact {
             drift: None,
             told,
             unexplained: None,
+            stood_as: _,
         } = object
         else {
             return None;
@@ -112,7 +139,7 @@ impl Compact {
         let resource_version = follows(record, entry)?;
         let seen = presence.seen();
         let named = seen.and_then(|seen| seen.mark.as_ref()?.policy);
-        let rare = Rare { template: record.template, written_as: named.filter(|policy| *policy != entry.policy) };
+        let written_as = named.filter(|policy| *policy != entry.policy);
         let seen = match seen {
             Some(seen) => Some(CompactSeen::of(seen, record, entry, me?)?),
             None => None,
@@ -122,15 +149,17 @@ impl Compact {
             Some(_) => return None,
             None => None,
         };
-        let status = match status {
-            Status::None => CompactStatus::None,
-            Status::Dropped { failed } => CompactStatus::Dropped { failed: *failed },
-            Status::Awaited { failed } => CompactStatus::Awaited { failed: *failed },
-            Status::Unreadable { failed } => CompactStatus::Unreadable { failed: *failed },
-            Status::Known(_) => return None,
+        let (status, text) = match status {
+            Status::None => (CompactStatus::None, None),
+            Status::Known(status) => (CompactStatus::Known, Some(Arc::clone(status))),
+            Status::Dropped { failed } => (CompactStatus::Dropped { failed: *failed }, None),
+            Status::Awaited { failed } => (CompactStatus::Awaited { failed: *failed }, None),
+            Status::Unreadable { failed } => (CompactStatus::Unreadable { failed: *failed }, None),
         };
+        let rare = Rare { template: record.template, written_as, status: text };
         Some(Self {
             entry: Arc::clone(entry),
+            assigned: Assigned::Still,
             uid: record.uid.to_uuid()?,
             managed: record.managed,
             generation: record.generation.try_into().ok()?,
@@ -147,15 +176,28 @@ impl Compact {
             progress: *progress,
             queued,
             terminal,
-            rare: (rare != Rare::default()).then(|| Box::new(rare)),
+            rare: (!rare.is_empty()).then(|| Box::new(rare)),
             listed_in: *listed_in,
             told: *told,
         })
     }
 
+    /// The same by the entry that it was compacted by before, though another is assigned by now, or none.
+    pub(in crate::core) fn as_it_stood(object: &Object, me: Option<&Arc<Me>>, messages: &mut Shared) -> Option<Self> {
+        let compact = Self::of(object, object.stood_as.as_ref()?, me, messages)?;
+        Some(Self { assigned: Assigned::Before, ..compact })
+    }
+
     /// Whether it was tried and stands as it was recorded, which is as its entry says.
     pub(in crate::core) fn is_at_rest(&self) -> bool {
-        self.tried && self.queued.is_none() && self.seen.as_ref().is_some_and(|seen| seen.labelled)
+        self.assigned == Assigned::Still
+            && self.tried
+            && self.queued.is_none()
+            && self.seen.as_ref().is_some_and(|seen| seen.labelled)
+    }
+
+    pub(in crate::core) const fn awaits_status(&self) -> bool {
+        matches!(self.status, CompactStatus::Awaited { .. })
     }
 
     pub(in crate::core) const fn listed_in(&self) -> ListId {
@@ -181,9 +223,11 @@ impl Compact {
     pub(in crate::core) fn expand(&self) -> Object {
         let Self { entry, queued, tried, progress, listed_in, told, .. } = self;
         let record = self.record();
-        let seen = self.seen.as_ref().map(|seen| seen.expand(&record, entry, self.rare().written_as));
+        let Rare { template: _, written_as, status } = self.rare();
+        let seen = self.seen.as_ref().map(|seen| seen.expand(&record, entry, written_as));
         let status = match self.status {
             CompactStatus::None => Status::None,
+            CompactStatus::Known => status.map_or(Status::None, Status::Known),
             CompactStatus::Dropped { failed } => Status::Dropped { failed },
             CompactStatus::Awaited { failed } => Status::Awaited { failed },
             CompactStatus::Unreadable { failed } => Status::Unreadable { failed },
@@ -202,12 +246,13 @@ impl Compact {
             },
             listed_in: *listed_in,
             told: *told,
+            stood_as: Some(Arc::clone(entry)),
             ..Object::default()
         }
     }
 
     fn rare(&self) -> Rare {
-        self.rare.as_deref().copied().unwrap_or_default()
+        self.rare.as_deref().cloned().unwrap_or_default()
     }
 
     fn record(&self) -> AppliedRecord {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{Progress, Terminal};
-use tideline_common::{Digest, Monotonic, Reason, Uid};
+use tideline_common::{Digest, Entry, Monotonic, Reason, Uid};
 
 use super::presence::Presence;
 use super::seen::Seen;
@@ -37,6 +37,9 @@ pub(in crate::core) struct Object {
     pub(in crate::core) told: Option<ReportDigest>,
     /// The hub may have been told that it stands there for this source, and that nothing says why.
     pub(in crate::core) unexplained: Option<Uid>,
+    /// What it stands as when it was compacted last. Of a set that changed whole it is compacted as that again, until its
+    /// turn has come.
+    pub(in crate::core) stood_as: Option<Arc<Entry>>,
 }
 
 /// How the last try went.
@@ -142,6 +145,7 @@ impl Object {
             drift: None,
             told,
             unexplained: None,
+            stood_as: _,
         } = self
         else {
             return None;

@@ -11,15 +11,15 @@ use tideline_common::{DesiredSet, Entry, ObjectKey};
 
 use super::compact::Compact;
 use super::key_ref::KeyRef;
-use super::object::{Me, Object, ReportDigest};
+use super::object::{Me, Object, ReportDigest, Status};
 use super::rows::{Row, Rows};
 use super::shared::Shared;
 use super::work_state::{AtRest, WorkState};
 use crate::core::interface::effect::ListId;
 use crate::core::interface::observed::ListedItem;
 
-/// Places that are whole for having been asked for, at one to two kilobytes each.
-const OPEN_MAX: usize = 256;
+/// Places that are whole for having been asked for, at one to two kilobytes each. Few in tests, which have few objects.
+const OPEN_MAX: usize = if cfg!(test) { 16 } else { 256 };
 
 #[derive(Debug, Default)]
 pub(in crate::core) struct Objects {
@@ -99,6 +99,15 @@ impl Objects {
         })
     }
 
+    /// Whether its status is being read again.
+    pub(in crate::core) fn awaits_status(&self, key: &ObjectKey) -> bool {
+        match self.slots.get(key) {
+            None | Some(Slot::Blank { .. }) => false,
+            Some(Slot::Compact(row)) => self.compact.get(*row).awaits_status(),
+            Some(Slot::Whole(object) | Slot::Open(object)) => matches!(object.live.status, Status::Awaited { .. }),
+        }
+    }
+
     pub(in crate::core) fn remove(&mut self, key: &ObjectKey) {
         if let Some(Slot::Compact(row)) = self.slots.remove(key) {
             self.compact.take(row);
@@ -163,6 +172,7 @@ impl Objects {
                     } else if let Some(compact) = desired
                         .get(&key)
                         .and_then(|entry| Compact::of(&object, entry, self.me.as_ref(), &mut self.messages))
+                        .or_else(|| Compact::as_it_stood(&object, self.me.as_ref(), &mut self.messages))
                     {
                         Slot::Compact(self.compact.put(compact))
                     } else {
@@ -190,6 +200,7 @@ impl Slot {
 
     fn open(&mut self, key: &ObjectKey, compact: &mut Rows<Compact>, open: &mut Vec<ObjectKey>) -> &mut Object {
         if !matches!(self, Self::Open(_)) {
+            debug_assert!(open.len() < 2 * OPEN_MAX, "a step that asks for many has them compacted in between");
             open.push(key.clone());
             *self = Self::Open(match std::mem::replace(self, Self::BLANK) {
                 Self::Blank { queued, told } => Box::new(blank(queued, told.as_deref())),

@@ -234,8 +234,8 @@ impl Core {
         let news = !silent || self.reporting.reports.told.as_ref() != Some(&facts);
         self.reporting.reports.since = (!self.reporting.reports.is_empty()).then_some(now);
         if !news && !beat_due {
-            let next = [heartbeat, self.reporting.reports.rate.next_due()].into_iter().flatten().min();
-            if let Some(at) = next.filter(|_| self.reporting.reports.since.is_none()) {
+            let rest = self.reporting.reports.since.map(|since| since + gather);
+            if let Some(at) = [heartbeat, self.reporting.reports.rate.next_due(), rest].into_iter().flatten().min() {
                 self.reporting.reports.timer = Some(at);
                 out.push(Effect::SetTimer { timer: Timer::Report, at });
             }
@@ -299,12 +299,14 @@ impl Core {
                 self.reporting.reports.not_before = None;
                 self.reporting.reports.told = Some(facts);
                 for (key, told) in objects {
+                    self.model.compact_if_many();
                     self.acknowledged(&key, told);
                 }
                 for (key, source, digest) in associated {
                     self.reporting.associates.said_to_hub(key, source, Some(digest));
                 }
                 for tombstone in removed.iter().chain(&overtaken) {
+                    self.model.compact_if_many();
                     self.removal_acknowledged(now, tombstone);
                 }
                 let former = self.reporting.reports.memory.replace(memory);
@@ -319,6 +321,7 @@ impl Core {
                 // The hub may have taken it or not: earlier acknowledgements do not count.
                 self.reporting.reports.told = None;
                 for (key, _) in objects {
+                    self.model.compact_if_many();
                     self.dirty(&key, now);
                     if let Some(object) = self.model.objects.get_mut(&key) {
                         object.told = None;
@@ -441,10 +444,14 @@ impl Core {
             page.bytes += REMOVED_BYTES;
             page.overtaken.push(tombstone);
         }
+        let mut looked_at = 0;
         while page.objects.len() < REPORT_PAGE_OBJECTS_MAX
             && page.bytes < REPORT_PAGE_BYTES_MAX - STATUS_BYTES_MAX - REMOVED_BYTES
+            && looked_at < LOOKED_AT_MAX
             && let Some(name) = self.reporting.reports.dirty.pop_first()
         {
+            looked_at += 1;
+            self.model.compact_if_many();
             self.add_report(now, name, &mut page);
         }
         while page.associated.len() < REPORT_PAGE_OBJECTS_MAX
@@ -571,6 +578,9 @@ impl Core {
 /// Bytes of a removal in a message: a key of 253 + 63 characters, a UID, and names of fields. As many again for the fact that
 /// it ran.
 const REMOVED_BYTES: usize = 512;
+/// Objects that one page looks at, of which most may have nothing to say that the hub does not know. Few in tests, which have
+/// few objects.
+const LOOKED_AT_MAX: usize = if cfg!(test) { 16 } else { 4 * REPORT_PAGE_OBJECTS_MAX };
 /// With the last of them there is room for a status still.
 const REMOVALS_BYTES_MAX: usize = REPORT_PAGE_BYTES_MAX - STATUS_BYTES_MAX - 2 * REMOVED_BYTES;
 

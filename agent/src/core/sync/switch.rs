@@ -90,6 +90,7 @@ impl Core {
         }
         let mut unnamed = Vec::new();
         for key in &remove {
+            self.model.compact_if_many();
             unnamed.extend(self.drop_entry(key));
             self.dirty(key, now);
         }

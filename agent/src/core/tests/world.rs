@@ -455,7 +455,7 @@ impl World {
         }
     }
 
-    fn step(&mut self, event: Event) {
+    pub(in crate::core) fn step(&mut self, event: Event) {
         let mut out = Vec::new();
         self.core.step(self.now, event, &mut out);
         for effect in out {

@@ -79,6 +79,8 @@ impl Core {
             self.resume_freed(now, tombstone);
         }
         while self.work.has_room(now) {
+            // Where nothing is to be done about an object, it takes no room, and tens of thousands may come in one step.
+            self.model.compact_if_many();
             if let Some(key) = self.work.take_ready(&mut self.model.objects) {
                 self.begin(now, me, &key, out);
             } else if let Some((key, what_for)) = self.work.take_read() {

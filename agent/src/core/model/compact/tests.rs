@@ -111,7 +111,7 @@ fn a_withheld_object_is_not_taken_for_an_applied_one() {
 #[test]
 fn expanding_a_compact_object_gives_the_object_back() {
     let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
-    let changes: [fn(&mut Object); 12] = [
+    let changes: [fn(&mut Object); 13] = [
         |_| {},
         // Told of otherwise than by default, and of a Job.
         |object| {
@@ -124,6 +124,10 @@ fn expanding_a_compact_object_gives_the_object_back() {
         |object| object.told = None,
         |object| object.live = Live::default(),
         |object| object.live.status = Status::Awaited { failed: 0 },
+        |object| {
+            let status = RawValue::from_string(r#"{"replicas":3}"#.to_owned());
+            object.live.status = Status::Known(status.expect("it is JSON").into());
+        },
         |object| object.terminal = object.record.as_ref().map(|it| (it.source.clone(), Terminal::CreatedOnce)),
         |object| object.outcome = Outcome::default(),
         |object| {
@@ -136,6 +140,7 @@ fn expanding_a_compact_object_gives_the_object_back() {
         let mut object = object(&entry);
         change(&mut object);
         let compact = compacted(&object, &entry).unwrap_or_else(|| panic!("change {index} can be compact"));
+        object.stood_as = Some(Arc::clone(&entry));
         // Neither can be compared: a status is text as it came.
         assert_eq!(format!("{:#?}", compact.expand()), format!("{object:#?}"), "change {index}");
     }
@@ -174,6 +179,24 @@ fn an_object_that_is_not_as_its_entry_says_is_not_compacted() {
         change(&mut object);
         assert!(compacted(&object, &entry).is_none(), "change {index}");
     }
+}
+
+#[test]
+fn an_object_of_another_entry_by_now_is_compact_as_it_stood_and_not_at_rest() {
+    let former = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
+    let next = Arc::new(entry(&key("apps", "Deployment", "web"), 2, 2));
+    let as_it_stood = |object: &Object| Compact::as_it_stood(object, Some(&Arc::new(me())), &mut Shared::default());
+    let stood = object(&former);
+    assert!(as_it_stood(&stood).is_none(), "it was never compact");
+    let mut object = compacted(&stood, &former).expect("it can be compact").expand();
+    object.work.assign();
+    object.work.enqueue(-3);
+    assert!(compacted(&object, &next).is_none(), "it is not as that entry says");
+    let compact = as_it_stood(&object).expect("it can be compact");
+    assert_eq!(format!("{:#?}", compact.expand()), format!("{object:#?}"));
+    object.work = WorkState::from(AtRest { queued: None, tried: true });
+    let compact = as_it_stood(&object).expect("it can be compact");
+    assert!(!compact.is_at_rest(), "its entry was not looked at, or it is to be removed");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use super::class::is_too_large;
 use super::*;
 use crate::core::tests::world::{World, config};
 use crate::core::tests::{attested, key};
-use crate::core::{FuseLimits, Loaded};
+use crate::core::{Event, FuseLimits, Loaded};
 use crate::simulated_cluster::Stripped;
 
 #[test]
@@ -85,6 +85,22 @@ fn on_a_quiet_cluster_a_change_is_reported_at_once() {
     world.run_for(Duration::from_secs(2));
     let (_, _, report) = &world.hub.reports[&deployment];
     assert_eq!(report.reason, Some(Reason::AgentTooOld));
+}
+
+#[test]
+fn what_has_nothing_new_to_say_is_looked_at_some_at_a_time_and_to_the_end() {
+    let mut world = World::new(7);
+    for number in 0..5 * LOOKED_AT_MAX {
+        world.hub.put(&key("", "ConfigMap", &format!("c{number}")), 1, 1);
+    }
+    world.heal();
+    world.quiesce();
+    let names: Vec<KeyRef> = world.core.model.objects.names().cloned().collect();
+    world.core.reporting.reports.everything(names.iter(), Monotonic::START);
+    world.step(Event::Timer(Timer::Retry));
+    // Well before the next heartbeat.
+    world.run_just(Duration::from_secs(2));
+    assert!(world.core.reporting.reports.is_empty());
 }
 
 /// A new status every second, each different from the one before.
