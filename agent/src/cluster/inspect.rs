@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
-use kube::discovery::{Discovery, Scope as KindScope, verbs};
+use kube::discovery::{ApiGroup, Discovery, Scope as KindScope, verbs};
 use tideline_common::{GroupKind, ObjectKey, Ownership, Reason};
 
 use super::Scope;
@@ -29,27 +29,66 @@ pub(super) struct Contents {
     pub(super) ours: u64,
 }
 
-/// Lists everything in a namespace. A kind that cannot be listed fails the whole inspection: what is not seen may be there.
+/// Lists everything in a namespace that goes with it. A kind that cannot be listed fails the whole inspection, for what is not
+/// seen may be there; not one of which no object can be deleted either, such as a review, for Kubernetes leaves those alone.
 pub(super) async fn namespace(client: &Client, scope: &Scope, name: &str) -> Result<Contents, Failure> {
     let discovery = Discovery::new(client.clone()).run().await.map_err(|error| Failure::of_client(&error))?;
     let mut census = Census::new(scope);
-    for group in discovery.groups() {
-        for (resource, capabilities) in group.recommended_resources() {
-            let listable = capabilities.supports_operation(verbs::LIST);
-            if !listable || capabilities.scope != KindScope::Namespaced {
-                continue;
-            }
-            let resource = Resource {
-                kind: GroupKind::new(resource.group.as_str(), resource.kind.as_str()),
-                version: resource.version.as_str().into(),
-                plural: resource.plural,
-                namespaced: true,
-                status: false,
-            };
-            census.list(client, &resource, Some(name)).await?;
+    for (resource, reach) in discovery.groups().flat_map(namespaced) {
+        let Reach { lists, deletes } = reach;
+        let list = if lists {
+            census.list(client, &resource, Some(name)).await?
+        } else {
+            List::NotServed("its API server does not serve lists of it".to_owned())
+        };
+        match list {
+            List::NotServed(why) if deletes => return Err(unseen(&resource, &why)),
+            List::NotServed(_) | List::Done => {}
         }
     }
     Ok(census.finish())
+}
+
+/// What can be done with objects of a kind, at any of its versions.
+#[derive(Clone, Copy, Debug, Default)]
+struct Reach {
+    lists: bool,
+    deletes: bool,
+}
+
+/// The namespaced kinds of a group, each once, at a version at which it is listed if there is one. A group may serve a kind at
+/// versions that it does not prefer only, as one that has beta kinds beside stable ones does.
+fn namespaced(group: &ApiGroup) -> Vec<(Resource, Reach)> {
+    let mut kinds = BTreeMap::<String, (Resource, Reach)>::new();
+    for (resource, capabilities) in group.versions().flat_map(|version| group.versioned_resources(version)) {
+        if capabilities.scope != KindScope::Namespaced {
+            continue;
+        }
+        let can = |verbs: &[&str]| verbs.iter().any(|verb| capabilities.supports_operation(verb));
+        let lists = can(&[verbs::LIST]);
+        let deletes = can(&[verbs::DELETE, verbs::DELETE_COLLECTION]);
+        let served = Resource {
+            kind: GroupKind::new(resource.group.as_str(), resource.kind.as_str()),
+            version: resource.version.as_str().into(),
+            plural: resource.plural.clone(),
+            namespaced: true,
+            status: false,
+        };
+        let (known, reach) = kinds.entry(resource.plural).or_insert_with(|| (served.clone(), Reach::default()));
+        if lists && !reach.lists {
+            *known = served;
+        }
+        *reach = Reach { lists: reach.lists || lists, deletes: reach.deletes || deletes };
+    }
+    kinds.into_values().collect()
+}
+
+fn unseen(resource: &Resource, why: &str) -> Failure {
+    let kind = &resource.kind;
+    Failure::new(
+        Reason::NotEmpty,
+        format!("{kind} can be deleted and not listed, so what there is cannot be seen: {why}"),
+    )
 }
 
 /// Lists every object of the kind that a definition defines.
@@ -73,8 +112,17 @@ pub(super) async fn definition(
         status: false,
     };
     let mut census = Census::new(scope);
-    census.list(client, &resource, None).await?;
-    Ok(census.finish())
+    match census.list(client, &resource, None).await? {
+        List::Done => Ok(census.finish()),
+        List::NotServed(why) => Err(unseen(&resource, &why)),
+    }
+}
+
+/// What came of listing a kind.
+enum List {
+    Done,
+    /// The API server serves no list of it, for this reason.
+    NotServed(String),
 }
 
 /// The owners of the objects seen. An object without a mark is its owners': the Pods of our Deployment are not foreign.
@@ -91,18 +139,21 @@ impl<'a> Census<'a> {
         Self { scope, ours: BTreeSet::new(), owned: BTreeMap::new(), foreign: 0, example: None }
     }
 
-    async fn list(&mut self, client: &Client, resource: &Resource, namespace: Option<&str>) -> Result<(), Failure> {
+    async fn list(&mut self, client: &Client, resource: &Resource, namespace: Option<&str>) -> Result<List, Failure> {
         let first = format!("{}?limit={PAGE}", resource.collection(namespace));
         let mut next = Some(first.clone());
         while let Some(uri) = next {
             let page: Page<Item> = match call(client, Call::get(uri, Want::MetadataList)).await {
                 Ok(page) => page,
-                // Not served any more: then nothing of it is there.
+                // Not served any more, at any version: then nothing of it is there.
                 Err(refused) if refused.is_kind_missing() => {
-                    return confirm_missing(client, &resource.kind.group, Some(&resource.version)).await;
+                    confirm_missing(client, &resource.kind.group, None).await?;
+                    return Ok(List::Done);
                 }
-                // Some kinds can be listed by name only.
-                Err(Refused::Status { code: 405, .. }) => return Ok(()),
+                // Some kinds can be read by name only, whatever discovery says of them.
+                Err(refused @ Refused::Status { code: 405, .. }) => {
+                    return Ok(List::NotServed(refused.failure().message));
+                }
                 Err(refused) => {
                     let failure = refused.failure();
                     return Err(Failure {
@@ -120,7 +171,7 @@ impl<'a> Census<'a> {
             }
             next = following;
         }
-        Ok(())
+        Ok(List::Done)
     }
 
     fn count(&mut self, resource: &Resource, metadata: ObjectMeta) {

@@ -10,6 +10,7 @@ use uuid::Uuid;
 use super::*;
 
 mod api_server;
+mod contents;
 mod refusals;
 
 /// A 403: in the words of a policy, of a webhook, and of the API server itself.

@@ -54,6 +54,8 @@ pub(super) struct ApiServer {
     /// Objects created since the last call, by path: their present state, or their last.
     pub(super) news: Vec<(String, News)>,
     pub(super) fault: Option<Fault>,
+    /// A kind that is served without the verb `list`.
+    pub(super) sealed: Option<&'static str>,
     /// About which object or list, by name.
     pub(super) asked: Vec<(String, Verb)>,
     version: u64,
@@ -65,18 +67,34 @@ pub(super) enum News {
     Gone(Value),
 }
 
-/// By path of the collection in a namespace, or of all.
-const KINDS: [(&str, &str, &str, bool); 5] = [
-    ("/api/v1", "configmaps", "ConfigMap", true),
-    ("/api/v1", "namespaces", "Namespace", false),
-    ("/apis/apps/v1", "deployments", "Deployment", true),
-    ("/apis/batch/v1", "jobs", "Job", true),
-    ("/apis/autoscaling/v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler", true),
+/// A kind as it is served: at one version, which need not be the one that its group prefers.
+struct Kind {
+    root: &'static str,
+    plural: &'static str,
+    name: &'static str,
+    namespaced: bool,
+    verbs: &'static [&'static str],
+}
+
+const ALL_VERBS: &[&str] = &["create", "delete", "get", "list", "patch", "watch"];
+
+const fn kind(root: &'static str, plural: &'static str, name: &'static str) -> Kind {
+    Kind { root, plural, name, namespaced: true, verbs: ALL_VERBS }
+}
+
+const KINDS: [Kind; 7] = [
+    kind("/api/v1", "configmaps", "ConfigMap"),
+    Kind { namespaced: false, ..kind("/api/v1", "namespaces", "Namespace") },
+    kind("/apis/apps/v1", "deployments", "Deployment"),
+    kind("/apis/batch/v1", "jobs", "Job"),
+    kind("/apis/autoscaling/v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
+    kind("/apis/batch/v1beta1", "cronjobs", "CronJob"),
+    Kind { verbs: &["create"], ..kind("/apis/authorization.k8s.io/v1", "localsubjectaccessreviews", "Review") },
 ];
 
 pub(super) fn root_of(kind: &str) -> (&'static str, &'static str) {
-    let (root, plural, ..) = KINDS.iter().find(|(_, _, known, _)| *known == kind).expect("a kind that is served");
-    (root, plural)
+    let kind = KINDS.iter().find(|known| known.name == kind).expect("a kind that is served");
+    (kind.root, kind.plural)
 }
 
 type Answer = (u16, Value);
@@ -91,7 +109,7 @@ pub(super) async fn serve(server: Arc<Mutex<ApiServer>>, request: Request<Body>)
     let (query, path) = (parts.uri.query().unwrap_or_default(), parts.uri.path());
     let mut server = server.lock().expect("no test has panicked");
     let Some((verb, about)) = verb_of(&parts.method, path, query, header("content-type"), &body) else {
-        return Ok(respond(200, None, discovery(path).to_string().into_bytes()));
+        return Ok(respond(200, None, discovery(path, server.sealed).to_string().into_bytes()));
     };
     server.asked.push((about.clone(), verb));
     let fault = server.fault.as_mut().filter(|fault| fault.verb == verb && fault.about == about);
@@ -124,7 +142,7 @@ fn respond(code: u16, retry_after: Option<u64>, body: Vec<u8>) -> Response<Body>
 
 /// The verb, and the key of its object; of a list, its namespace. None for discovery.
 fn verb_of(method: &Method, path: &str, query: &str, media_type: &str, body: &Value) -> Option<(Verb, String)> {
-    let rest = KINDS.iter().find_map(|(root, ..)| path.strip_prefix(root)?.strip_prefix('/'))?;
+    let rest = KINDS.iter().find_map(|kind| path.strip_prefix(kind.root)?.strip_prefix('/'))?;
     let (namespace, name) = match rest.split('/').collect::<Vec<_>>()[..] {
         ["namespaces", namespace, _plural, name] => (namespace, name.to_owned()),
         ["namespaces", namespace, _plural] => (namespace, String::new()),
@@ -146,18 +164,26 @@ fn verb_of(method: &Method, path: &str, query: &str, media_type: &str, body: &Va
     })
 }
 
-fn discovery(path: &str) -> Value {
-    let groups = ["apps", "batch", "autoscaling"].map(|group| {
-        let version = json!({"groupVersion": format!("{group}/v1"), "version": "v1"});
-        json!({"name": group, "versions": [version], "preferredVersion": version})
+fn discovery(path: &str, sealed: Option<&str>) -> Value {
+    let of_group = |kind: &Kind| kind.root.strip_prefix("/apis/")?.split_once('/');
+    let mut versions = BTreeMap::<&str, Vec<Value>>::new();
+    for (group, version) in KINDS.iter().filter_map(of_group) {
+        let version = json!({"groupVersion": format!("{group}/{version}"), "version": version});
+        versions.entry(group).or_default().push(version);
+    }
+    let groups = versions.into_iter().map(|(group, versions)| {
+        // A group prefers its first version, whatever it serves at others.
+        json!({"name": group, "versions": versions, "preferredVersion": versions[0]})
     });
     match path {
         "/api" => json!({"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}),
-        "/apis" => json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}),
+        "/apis" => json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups.collect::<Vec<_>>()}),
         root => {
-            let kinds = KINDS.iter().filter(|(of, ..)| *of == root).map(|(_, plural, kind, namespaced)| {
-                let verbs = ["create", "delete", "get", "list", "patch", "watch"];
-                json!({"name": plural, "singularName": "", "namespaced": namespaced, "kind": kind, "verbs": verbs})
+            let kinds = KINDS.iter().filter(|kind| kind.root == root).map(|kind| {
+                let mut verbs = kind.verbs.to_vec();
+                verbs.retain(|verb| *verb != "list" || sealed != Some(kind.name));
+                json!({"name": kind.plural, "singularName": "", "namespaced": kind.namespaced, "kind": kind.name,
+                    "verbs": verbs})
             });
             let version = root.trim_start_matches("/apis/").trim_start_matches("/api/");
             json!({"kind": "APIResourceList", "groupVersion": version, "resources": kinds.collect::<Vec<_>>()})

@@ -1,0 +1,57 @@
+//! What counts as content of a namespace.
+
+use std::sync::Mutex;
+
+use super::super::*;
+use super::api_server::{ApiServer, Fault, Refusal, Verb, root_of, serve};
+use super::{OneNamespace, key, scope};
+
+/// An API server with one object of this kind, that nobody marked, in the namespace.
+fn with_object(kind: &str) -> ApiServer {
+    let (root, plural) = root_of(kind);
+    let object = json!({"kind": kind, "metadata": {"name": "it", "namespace": "shop", "uid": "u2"}});
+    let mut server = ApiServer::default();
+    server.objects.insert(format!("{root}/namespaces/shop/{plural}/it"), object);
+    server
+}
+
+async fn inspect(server: ApiServer) -> Result<Inspected, Failure> {
+    let server = Arc::new(Mutex::new(server));
+    let client = Client::new(tower::service_fn(move |request| serve(Arc::clone(&server), request)), "default");
+    let executor = Executor::new(client.clone(), Arc::new(Kinds::new(client)), Arc::new(OneNamespace));
+    let inspected = executor.inspect(&scope(), &key(), &"v1".into()).await;
+    inspected.map_err(|refused| refused.failure())
+}
+
+#[tokio::test]
+async fn an_empty_namespace_is_empty() {
+    let nothing = Inspected::Holds { foreign: 0, example: None, ours: 0 };
+    assert_eq!(inspect(ApiServer::default()).await.expect("it is listed"), nothing);
+}
+
+#[tokio::test]
+async fn an_object_counts_whichever_version_its_kind_is_served_at() {
+    for kind in ["ConfigMap", "Job", "CronJob"] {
+        match inspect(with_object(kind)).await.expect("it is listed") {
+            Inspected::Holds { foreign: 1, example: Some(example), ours: 0 } => {
+                assert!(example.starts_with(kind), "{example}");
+            }
+            other => panic!("{kind}: {other:?}"),
+        }
+    }
+}
+
+/// What is not seen may be there.
+#[tokio::test]
+async fn a_namespace_with_a_kind_that_is_deleted_and_not_listed_is_not_empty() {
+    let mut sealed = with_object("CronJob");
+    sealed.sealed = Some("CronJob");
+    let mut refusing = with_object("CronJob");
+    let status = json!({"kind": "Status", "status": "Failure", "code": 405, "reason": "MethodNotAllowed"});
+    let refusal = Refusal::Status { code: 405, retry_after: None, status };
+    refusing.fault = Some(Fault { verb: Verb::List, about: "shop", refusal, times: None });
+    for (case, server) in [("without the verb", sealed), ("405", refusing)] {
+        let failure = inspect(server).await.expect_err(case);
+        assert_eq!(failure.reason, Reason::NotEmpty, "{case}: {failure:?}");
+    }
+}
