@@ -158,7 +158,8 @@ fn https(config: &Config, tcp: HttpConnector, clock: &Arc<Clock>) -> Result<Http
 }
 
 /// Asks the cluster for its identity, and returns whether every question was answered. Unanswered facts stay empty: an agent
-/// that knows what to keep starts without its API server too. A forbidden question counts as answered.
+/// that knows what to keep starts without its API server too. A forbidden question counts as answered; any other refusal does
+/// not, for it may be of an API server that is starting, has no time, or of somebody on the way to it.
 pub async fn facts(client: &Client) -> (ClusterFacts, Answers) {
     let namespaces: Api<Namespace> = Api::all(client.clone());
     let (namespace, version) =
@@ -200,8 +201,8 @@ pub enum Answers {
 async fn answered<T>(asked: impl Future<Output = Result<T, kube::Error>>) -> Result<Option<T>, String> {
     match tokio::time::timeout(FACT_MAX, asked).await {
         Ok(Ok(answer)) => Ok(Some(answer)),
-        // Not one that is starting, or behind a load balancer that has no other.
-        Ok(Err(kube::Error::Api(status))) if status.code < 500 && status.code != 401 => Ok(None),
+        // In the API server's own words: a proxy says 403 otherwise.
+        Ok(Err(kube::Error::Api(status))) if status.code == 403 && status.reason == "Forbidden" => Ok(None),
         Ok(Err(error)) => Err(tideline_runtime::exit::chain(&error)),
         Err(_elapsed) => Err("the API server does not answer".to_owned()),
     }

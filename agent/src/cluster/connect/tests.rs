@@ -120,3 +120,43 @@ async fn a_watch_that_has_begun_may_be_silent() {
     drop(began);
     served.await.unwrap();
 }
+
+/// Says this to whoever asks which cluster it is.
+fn saying(code: u16, answer: &'static str) -> Client {
+    let service = service_fn(move |request: Request<kube::client::Body>| {
+        let (code, answer) = match request.uri().path() {
+            "/version" => (
+                200,
+                r#"{"major": "1", "minor": "35", "gitVersion": "v1.35.0", "gitCommit": "", "gitTreeState": "",
+                "buildDate": "", "goVersion": "", "compiler": "", "platform": ""}"#,
+            ),
+            _ => (code, answer),
+        };
+        let mut response = http::Response::new(kube::client::Body::from(answer.as_bytes().to_vec()));
+        *response.status_mut() = code.try_into().unwrap();
+        async { Ok::<_, std::convert::Infallible>(response) }
+    });
+    Client::new(service, "default")
+}
+
+/// Otherwise an agent would take any cluster for its own while that is starting.
+#[tokio::test]
+async fn only_one_that_forbids_the_question_says_that_nobody_may_ask_which_cluster_it_is() {
+    let forbidden = r#"{"kind": "Status", "status": "Failure", "code": 403, "reason": "Forbidden", "message": "no"}"#;
+    let named = r#"{"kind": "Namespace", "metadata": {"name": "kube-system", "uid": "c1"}}"#;
+    for (code, answer) in [(403, forbidden), (200, named)] {
+        let (facts, answers) = facts(&saying(code, answer)).await;
+        assert_eq!(answers, Answers::All, "{code}");
+        assert_eq!(facts.cluster.is_some(), code == 200);
+    }
+    let status = r#"{"kind": "Status", "status": "Failure", "code": CODE, "reason": "NotFound", "message": "no"}"#;
+    for code in [400, 401, 404, 405, 408, 410, 422, 429, 500, 503] {
+        let status: &'static str = status.replace("CODE", &code.to_string()).leak();
+        for answer in [status, "<html>no route</html>"] {
+            let (_, answers) = facts(&saying(code, answer)).await;
+            assert!(matches!(answers, Answers::Missing(_)), "{code}: {answer}");
+        }
+    }
+    let (_, answers) = facts(&saying(403, "<html>blocked</html>")).await;
+    assert!(matches!(answers, Answers::Missing(_)), "by somebody on the way");
+}

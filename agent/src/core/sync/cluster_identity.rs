@@ -41,6 +41,11 @@ impl ClusterIdentity {
         self.answered && !self.silent
     }
 
+    /// Whether the cluster itself says that it is the right one, where that can be known. One that may not be asked does not.
+    fn is_proven(&self) -> bool {
+        self.cluster.is_none() || (self.facts.cluster.is_some() && self.is_right())
+    }
+
     /// Whether anything may be changed in this cluster: not before it is known to be the right one, where that can be known.
     fn is_right(&self) -> bool {
         self.cluster.is_none() || (self.answered && !is_another(self.cluster.as_ref(), &self.facts))
@@ -55,8 +60,10 @@ pub(crate) fn is_another(cluster: Option<&Uid>, facts: &ClusterFacts) -> bool {
 
 impl Core {
     /// The cluster reported its facts.
-    pub(in crate::core) fn on_facts(&mut self, facts: ClusterFacts, out: &mut Effects) {
+    pub(in crate::core) fn on_facts(&mut self, mut facts: ClusterFacts, out: &mut Effects) {
         self.sync.cluster_identity.answered = true;
+        // One that may not be asked any more is the one that it was.
+        facts.cluster = facts.cluster.or_else(|| self.sync.cluster_identity.facts.cluster.clone());
         if self.sync.cluster_identity.facts != facts {
             self.sync.cluster_identity.facts = facts;
             // The hub hears it with a session, and judges by it, too, whether this is the right cluster.
@@ -69,6 +76,11 @@ impl HubSync {
     /// Without the hub, the agent alone judges that.
     pub(in crate::core) fn is_own_cluster(&self) -> bool {
         self.cluster_identity.is_right()
+    }
+
+    /// Whether the cluster itself says so.
+    pub(in crate::core) fn is_proven_own_cluster(&self) -> bool {
+        self.cluster_identity.is_proven()
     }
 
     pub(in crate::core) const fn on_probe(&mut self, answers: bool) {

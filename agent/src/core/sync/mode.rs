@@ -169,8 +169,10 @@ impl Core {
     pub(in crate::core) fn reactivate(&mut self, out: &mut Effects) {
         self.sync.asked = 0;
         self.sync.session.hub_unknown = false;
-        // An agent that the hub does not quarantine any more is active only where its identity is of this cluster.
-        if matches!(self.sync.mode, AgentMode::Frozen(FreezeReason::Quarantined(_))) && !self.sync.is_own_cluster() {
+        // An agent that the hub does not quarantine any more is active only where its identity is of this cluster. It named
+        // another once: that it may not ask now proves nothing.
+        let quarantined = matches!(self.sync.mode, AgentMode::Frozen(FreezeReason::Quarantined(_)));
+        if quarantined && !self.sync.is_proven_own_cluster() {
             return;
         }
         if std::mem::take(&mut self.sync.mode) != AgentMode::Active {

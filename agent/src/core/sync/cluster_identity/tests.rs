@@ -106,3 +106,28 @@ fn an_agent_that_is_served_in_another_cluster_than_its_identitys_stays_frozen() 
     assert!(world.cluster.objects.is_empty());
     assert_eq!(world.standings.len(), 1, "{:?}", world.standings);
 }
+
+#[test]
+fn a_cluster_that_may_not_be_asked_any_more_is_the_one_that_it_was() {
+    let (mut world, key) = deleted_meanwhile(None);
+    world.learn(of(Some(uid("c2"))));
+    world.learn(of(None));
+    world.run_for(Duration::from_mins(1));
+    assert!(!world.cluster.objects.contains_key(&key));
+}
+
+#[test]
+fn a_quarantine_does_not_end_where_the_cluster_may_not_be_asked() {
+    let (mut world, _) = deleted_meanwhile(Some(of(Some(uid("c2")))));
+    world.hub.refuses = Some(RefusalKind::Quarantined);
+    world.heal();
+    world.run_for(Duration::from_mins(30));
+    world.begin_in(own_cluster(), Some(of(None)));
+    world.hub.refuses = None;
+    world.quiesce();
+    assert!(world.cluster.objects.is_empty());
+    assert!(!world.standings.iter().any(|standing| standing == "Thaw"), "{:?}", world.standings);
+    world.learn(of(Some(own_cluster())));
+    world.quiesce();
+    world.check_converged();
+}
