@@ -36,6 +36,7 @@ mod kubeconfig;
 mod metadata_list;
 mod object;
 mod observe;
+mod page_sizes;
 mod pages;
 mod render;
 mod request;

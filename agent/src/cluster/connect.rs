@@ -21,6 +21,7 @@ use tower::{ServiceBuilder, ServiceExt, service_fn};
 use tracing::warn;
 
 use super::deadlines::Deadlines;
+use super::page_sizes::PageSizes;
 use crate::certificates::{self, Clock, System, Unusable};
 
 /// Longest wait for a connection to the API server, TLS included.
@@ -126,13 +127,17 @@ fn client(config: Config, idle: Duration, deadlines: Deadlines, clock: &Arc<Cloc
         .pool_idle_timeout(idle)
         .http1_max_buf_size(BUFFER_BYTES_MAX)
         .build(connector);
+    let page_sizes = Arc::<PageSizes>::default();
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
         .service(service_fn(move |request: Request<kube::client::Body>| {
-            let uri = request.uri().clone();
-            deadlines.bound(uri, pool.request(request))
+            let (pool, page_sizes) = (pool.clone(), Arc::clone(&page_sizes));
+            async move {
+                let send = |request: Request<_>| deadlines.bound(request.uri().clone(), pool.request(request));
+                page_sizes.fit(request, send).await
+            }
         }));
     Ok(ClientBuilder::new(service, config.default_namespace).build())
 }

@@ -1,4 +1,5 @@
-//! How long the API server may take for an answer: for its beginning, and, where that is no watch, for each further part.
+//! How long the API server may take for an answer: for its beginning, and, where that is no watch, for each further part. And
+//! how many bytes that may have.
 //!
 //! A list that was acknowledged and is never answered would otherwise be waited for as long as its connection lives, also
 //! while `/livez` answers on another. A request that is given up closes its connection, so that the next attempt has another
@@ -13,6 +14,8 @@ use http::{Response, Uri};
 use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use tower::BoxError;
+
+use super::request::ANSWER_BYTES_MAX;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadlines {
@@ -29,6 +32,10 @@ struct Late {
     waited: Duration,
 }
 
+#[derive(Debug, thiserror::Error)]
+#[error("the API server's answer has more than {ANSWER_BYTES_MAX} bytes")]
+pub(super) struct TooLong;
+
 impl Deadlines {
     /// Waits for an answer to a request of this URI.
     pub(super) async fn bound<B, E: Into<BoxError>>(
@@ -38,8 +45,12 @@ impl Deadlines {
     ) -> Result<Response<Bounded<B>>, BoxError> {
         let late = |_elapsed| Late { what: "did not answer", waited: self.head };
         let answer = timeout(self.head, answer).await.map_err(late)?.map_err(Into::into)?;
-        let deadline = (!is_watch(&uri)).then(|| (self.part, Box::pin(sleep(self.part))));
-        Ok(answer.map(|inner| Bounded { inner, deadline }))
+        let rest = (!is_watch(&uri)).then(|| Rest {
+            part: self.part,
+            deadline: Box::pin(sleep(self.part)),
+            bytes: ANSWER_BYTES_MAX,
+        });
+        Ok(answer.map(|inner| Bounded { inner, rest }))
     }
 }
 
@@ -52,7 +63,16 @@ fn is_watch(uri: &Uri) -> bool {
 #[derive(Debug)]
 pub(super) struct Bounded<B> {
     inner: B,
-    deadline: Option<(Duration, Pin<Box<Sleep>>)>,
+    /// None of a watch.
+    rest: Option<Rest>,
+}
+
+/// What may still come, and when.
+#[derive(Debug)]
+struct Rest {
+    part: Duration,
+    deadline: Pin<Box<Sleep>>,
+    bytes: usize,
 }
 
 impl<B> Body for Bounded<B>
@@ -64,21 +84,20 @@ where
     type Error = BoxError;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let Self { inner, deadline } = self.get_mut();
-        match (Pin::new(inner).poll_frame(cx), deadline) {
-            (Poll::Ready(frame), deadline) => {
-                if let Some((part, deadline)) = deadline {
-                    deadline.as_mut().reset(Instant::now() + *part);
-                }
-                Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
-            }
-            (Poll::Pending, None) => Poll::Pending,
-            (Poll::Pending, Some((part, deadline))) => {
-                ready!(deadline.as_mut().poll(cx));
-                let late = Late { what: "did not go on with an answer", waited: *part };
-                Poll::Ready(Some(Err(late.into())))
-            }
+        let Self { inner, rest } = self.get_mut();
+        let frame = Pin::new(inner).poll_frame(cx);
+        let Some(Rest { part, deadline, bytes }) = rest else { return frame.map_err(Into::into) };
+        let Poll::Ready(frame) = frame else {
+            ready!(deadline.as_mut().poll(cx));
+            let late = Late { what: "did not go on with an answer", waited: *part };
+            return Poll::Ready(Some(Err(late.into())));
+        };
+        deadline.as_mut().reset(Instant::now() + *part);
+        if let Some(data) = frame.as_ref().and_then(|frame| frame.as_ref().ok()?.data_ref()) {
+            let Some(left) = bytes.checked_sub(data.len()) else { return Poll::Ready(Some(Err(TooLong.into()))) };
+            *bytes = left;
         }
+        Poll::Ready(frame.map(|frame| frame.map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {

@@ -1,0 +1,122 @@
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::watcher::{Config, Event, watcher};
+use kube::{Api, Client};
+use serde_json::json;
+use tower::service_fn;
+
+use super::super::deadlines::Deadlines;
+use super::*;
+
+const DEADLINES: Deadlines = Deadlines { head: Duration::from_secs(30), part: Duration::from_secs(30) };
+/// What a page was asked to hold, and the bytes that it was answered with.
+type Asked = Arc<Mutex<Vec<(u32, usize)>>>;
+
+/// The parameter of a query.
+fn parameter<'a>(query: &'a str, name: &str) -> Option<&'a str> {
+    query.split('&').find_map(|parameter| parameter.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// A client of an API server with ConfigMaps of so many bytes each. It turns pages, and a watch says nothing.
+fn client(sizes: Vec<usize>) -> (Client, Asked) {
+    let (sizes, page_sizes) = (Arc::new(sizes), Arc::<PageSizes>::default());
+    let asked = Asked::default();
+    let told = Arc::clone(&asked);
+    let service = service_fn(move |request: Request<Body>| {
+        let (sizes, asked, page_sizes) = (Arc::clone(&sizes), Arc::clone(&asked), Arc::clone(&page_sizes));
+        async move {
+            let serve = |request: Request<Body>| {
+                let answer = answer(&sizes, request.uri().query().unwrap_or_default(), &asked);
+                let answer = async { Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(answer)))) };
+                DEADLINES.bound(request.uri().clone(), answer)
+            };
+            page_sizes.fit(request, serve).await
+        }
+    });
+    (Client::new(service, "default"), told)
+}
+
+fn answer(sizes: &[usize], query: &str, asked: &Asked) -> String {
+    let Some(limit) = parameter(query, "limit").map(|limit| limit.parse().expect("a number")) else {
+        return String::new();
+    };
+    let begin: usize = parameter(query, "continue").map_or(0, |token| token.parse().expect("a token of ours"));
+    let end = sizes.len().min(begin + limit as usize);
+    let items = (begin..end).map(|at| {
+        let annotations = json!({"note": "x".repeat(sizes[at])});
+        json!({"metadata": {"name": format!("c{at}"), "uid": format!("u{at}"), "annotations": annotations}})
+    });
+    let token = if end < sizes.len() { end.to_string() } else { String::new() };
+    let list = json!({"kind": "ConfigMapList", "apiVersion": "v1",
+        "metadata": {"resourceVersion": "1", "continue": token}, "items": items.collect::<Vec<_>>()});
+    let list = list.to_string();
+    asked.lock().expect("no test has panicked").push((limit, list.len()));
+    list
+}
+
+/// The names that a watch lists first.
+async fn listed(client: Client) -> Result<Vec<String>, String> {
+    let mut names = Vec::new();
+    let mut events = watcher(Api::<ConfigMap>::all(client), Config::default().page_size(500)).boxed();
+    while let Some(event) = events.next().await {
+        match event.map_err(|error| format!("{error:?}"))? {
+            Event::InitApply(object) => names.extend(object.metadata.name),
+            Event::InitDone => return Ok(names),
+            Event::Init | Event::Apply(_) | Event::Delete(_) => {}
+        }
+    }
+    Err("the watch ended".to_owned())
+}
+
+#[tokio::test]
+async fn a_list_of_large_objects_is_read_whole_in_pages_that_fit() {
+    let large = 256 << 10;
+    // Beside those that somebody made large there are usual ones, before them and after.
+    let sizes = [vec![100; 300], vec![large; 100], vec![100; 1_500]].concat();
+    let names: Vec<_> = (0..sizes.len()).map(|at| format!("c{at}")).collect();
+    let (client, asked) = client(sizes);
+    assert_eq!(listed(client).await.expect("it is listed"), names);
+    let asked = std::mem::take(&mut *asked.lock().expect("no test has panicked"));
+    let smallest = asked.iter().map(|(limit, _)| *limit).min().expect("pages were asked for");
+    assert!((4..16).contains(&smallest), "as many as fit: {asked:?}");
+    assert_eq!(asked.last().map(|(limit, _)| *limit), Some(500), "the usual size again: {asked:?}");
+    assert!(asked.len() < 60, "{asked:?}");
+}
+
+#[tokio::test]
+async fn usual_objects_come_in_pages_as_asked_for() {
+    let (client, asked) = client(vec![2 << 10; 1_200]);
+    assert_eq!(listed(client).await.expect("it is listed").len(), 1_200);
+    let asked: Vec<_> = asked.lock().expect("no test has panicked").iter().map(|(limit, _)| *limit).collect();
+    assert_eq!(asked, [500; 3]);
+}
+
+/// Larger than a page, and no larger than an object may be.
+#[tokio::test]
+async fn the_largest_object_is_a_page_of_its_own() {
+    let (client, _) = client(vec![100, 2 * PAGE_BYTES_MAX, 100]);
+    assert_eq!(listed(client).await.expect("it is listed").len(), 3);
+}
+
+#[tokio::test]
+async fn what_no_object_may_be_is_not_read() {
+    let (client, asked) = client(vec![100, ANSWER_BYTES_MAX, 100]);
+    let error = listed(client).await.expect_err("it is too large");
+    assert!(error.contains("TooLong"), "{error}");
+    assert_eq!(asked.lock().expect("no test has panicked").last().map(|(limit, _)| *limit), Some(1));
+}
+
+#[tokio::test]
+async fn only_a_watch_goes_on_for_as_long_as_it_likes() {
+    for (query, ends) in [("", true), ("?watch=true", false)] {
+        let uri: Uri = format!("/api/v1/configmaps{query}").parse().expect("a path");
+        let body = Full::new(Bytes::from(vec![0; ANSWER_BYTES_MAX + 1]));
+        let answer = async { Ok::<_, Infallible>(Response::new(body)) };
+        let read = DEADLINES.bound(uri, answer).await.expect("it answers").into_body().collect().await;
+        assert_eq!(read.is_err(), ends, "{query}");
+    }
+}
