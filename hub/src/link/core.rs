@@ -237,6 +237,8 @@ struct Target {
     cluster: Option<Uid>,
     /// As the inventory has it.
     recorded: Option<Uid>,
+    /// Who named another cluster last, until somebody names this one.
+    stranger: Option<InstanceId>,
     sessions: Sessions,
     /// What the session in use has shown.
     shown: Option<Shown>,
@@ -340,12 +342,14 @@ impl Core {
             }
             // A person may correct it.
             target.recorded.clone_from(&cluster);
+            target.stranger = target.stranger.filter(|_| cluster.is_none() || cluster == target.cluster);
             target.cluster = cluster.or(target.cluster.take());
             return;
         }
         let target = Target {
             recorded: cluster.clone(),
             cluster,
+            stranger: None,
             sessions: Sessions::new(holder, now),
             shown: None,
             offered: None,

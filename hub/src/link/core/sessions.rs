@@ -130,9 +130,22 @@ impl Core {
         out: &mut Effects,
     ) {
         let Some(target) = self.targets.get_mut(&key) else { return };
-        if let (Some(known), Some(claimed)) = (&target.cluster, &request.facts.cluster)
-            && known != claimed
-        {
+        let asks = request.instance.id;
+        let is_another = match (&target.cluster, &request.facts.cluster) {
+            (Some(known), Some(claimed)) => {
+                let is_another = known != claimed;
+                target.stranger = is_another.then_some(asks);
+                is_another
+            }
+            // One that named another cluster, and may not ask now, is still in that. It may be a new process by now; the one at
+            // work goes on.
+            (Some(_), None) => {
+                let holder = target.sessions.held_by();
+                target.stranger.is_some_and(|stranger| stranger == asks || holder != Some(asks))
+            }
+            (None, _) => false,
+        };
+        if is_another {
             out.push(Effect::Quarantined { target: key, cluster: request.facts.cluster });
             out.push(refuse(id, RefusalKind::Quarantined, "this identity was enrolled from another cluster"));
             return;

@@ -574,6 +574,17 @@ fn identity_used_from_another_cluster_is_quarantined() {
         quarantined
         2: refused Quarantined"#]],
     );
+    // It names none, and is another process by then: that is no proof.
+    let silent = |host| asks_from(SessionName::new(4, 1), host);
+    check(
+        &script.asks(silent(8)),
+        &expect![[r#"
+        quarantined
+        3: refused Quarantined"#]],
+    );
+    // The one at home is served, and from then on whoever names none.
+    assert!(!script.asks(from("first")).contains("refused"));
+    assert!(!script.asks(silent(8)).contains("Quarantined"));
 }
 
 #[test]
