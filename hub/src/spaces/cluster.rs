@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::iter;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -32,10 +33,8 @@ impl ClusterSource {
     pub async fn new(space: SpaceName, client: Client) -> Result<Self, kube::Error> {
         let discovery = Discovery::new(client.clone()).run().await?;
         let mut source = Self { watches: SelectAll::new(), types: BTreeMap::new() };
-        for (resource, capabilities) in discovery.groups().flat_map(ApiGroup::recommended_resources) {
-            if watchable(&capabilities) {
-                source.watch(&space, &client, resource);
-            }
+        for resource in discovery.groups().flat_map(watchable) {
+            source.watch(&space, &client, resource);
         }
         Ok(source)
     }
@@ -91,7 +90,26 @@ impl SpaceSource for ClusterSource {
     }
 }
 
-fn watchable(capabilities: &ApiCapabilities) -> bool {
+/// What of a group can be watched, each resource once: at the version that the group prefers, or else at the most stable one
+/// that serves it. A group may serve beta resources beside stable ones.
+fn watchable(group: &ApiGroup) -> Vec<ApiResource> {
+    let preferred = group.preferred_version_or_latest();
+    let others = group.versions().filter(|version| *version != preferred);
+    let mut found = BTreeMap::new();
+    for (resource, capabilities) in
+        iter::once(preferred).chain(others).flat_map(|version| group.versioned_resources(version))
+    {
+        if is_watchable(&capabilities) {
+            found.entry(resource.plural.clone()).or_insert(resource);
+        }
+    }
+    found.into_values().collect()
+}
+
+fn is_watchable(capabilities: &ApiCapabilities) -> bool {
     let scoped = matches!(capabilities.scope, Scope::Cluster | Scope::Namespaced);
     scoped && capabilities.supports_operation(verbs::LIST) && capabilities.supports_operation(verbs::WATCH)
 }
+
+#[cfg(test)]
+mod tests;
