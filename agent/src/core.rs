@@ -256,8 +256,9 @@ impl Core {
             core.model.compact_if_many();
         }
         for report in unsent {
-            let object = core.model.objects.at(&report.key);
-            object.terminal = report.terminal.map(|fact| (report.source_uid, fact));
+            if let Some(fact) = report.terminal {
+                core.guards.ran.resume(&mut core.model, &report.key, report.source_uid, fact);
+            }
             core.guards.gates.update(&core.model, &report.key);
             core.model.compact_if_many();
         }

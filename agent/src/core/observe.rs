@@ -120,10 +120,11 @@ impl Core {
 
     /// Takes a look at an object into account, unless a later one was. Returns whether it could change a decision.
     pub(in crate::core) fn see(&mut self, key: &ObjectKey, observed: Observed) -> bool {
-        let source = self.model.desired.get(key).map(|entry| entry.source.uid.clone());
         let set_back = shows_set_back(&self.model, key, observed.mark.as_deref());
-        let marked = observed.mark.as_ref().map(|mark| mark.source.uid.clone());
-        let fact = observed.terminal;
+        let facts: Vec<_> = observed.terminal.map_or_else(Vec::new, |fact| {
+            let sources = self.model.sources_of(key, &observed.uid, observed.mark.as_deref());
+            sources.into_iter().map(|source| (source, fact)).collect()
+        });
         let Some(news) = self.model.see(key, observed) else { return false };
         if set_back {
             self.model.journal_age = JournalAge::SetBack;
@@ -131,7 +132,7 @@ impl Core {
         self.guards.gates.update(&self.model, key);
         self.reporting.associates.update(&self.model, key);
         self.guards.ran.undoubt(&mut self.model, key);
-        if let Some((source, fact)) = marked.or(source).zip(fact) {
+        for (source, fact) in facts {
             self.guards.ran.note(&mut self.model, key, source, fact);
         }
         news

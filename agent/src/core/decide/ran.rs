@@ -1,5 +1,5 @@
 //! What ran here, of sources that are no longer assigned: if the same source is assigned again, it does not run again. Sources
-//! that are assigned have that with their object.
+//! that are assigned have that with their object: one fact has its place there, which no other source takes from them.
 //!
 //! The hub remembers it too and says it with the entry: it is reported with the end of the removal, for the hub may not have
 //! heard of it before. But the hub may have lost that.
@@ -71,13 +71,16 @@ impl Ran {
         let fact = model.objects.get(key).and_then(|object| object.terminal.clone());
         // A Job that nobody has seen end has ended, or was deleted by others.
         if let Some((source, Terminal::Finished | Terminal::Started)) = fact {
-            let tombstone = Tombstone { key: key.clone(), source };
-            if let Some(number) = self.put(&tombstone) {
-                model.disk.write(Write::Ran { number, tombstone });
-            }
-            while let Some(number) = self.take_first() {
-                model.disk.write(Write::RanForgotten { number });
-            }
+            self.add(model, Tombstone { key: key.clone(), source });
+        }
+    }
+
+    fn add(&mut self, model: &mut Model, tombstone: Tombstone) {
+        if let Some(number) = self.put(&tombstone) {
+            model.disk.write(Write::Ran { number, tombstone });
+        }
+        while let Some(number) = self.take_first() {
+            model.disk.write(Write::RanForgotten { number });
         }
     }
 
@@ -85,7 +88,7 @@ impl Ran {
     pub(in crate::core) fn recall(&mut self, model: &mut Model, key: &ObjectKey, source: &Uid) {
         let tombstone = Tombstone { key: key.clone(), source: source.clone() };
         if let Some(number) = self.take(&tombstone) {
-            self.note(model, key, source.clone(), Terminal::Finished);
+            self.keep(model, key, source.clone(), Terminal::Finished);
             model.disk.write(Write::RanForgotten { number });
         }
     }
@@ -106,8 +109,9 @@ impl Ran {
             }
             Terminal::Released => known == Some(Terminal::MayHaveRun),
         };
+        // It is about to be assigned, or is.
         if noted {
-            self.note(model, key, source_uid.clone(), *fact);
+            self.keep(model, key, source_uid.clone(), *fact);
         }
     }
 
@@ -143,8 +147,29 @@ impl Ran {
     }
 
     /// Remembers a terminal fact across restarts: the cluster may not show it any more by then. A finished Job stays finished,
-    /// whatever is heard late.
-    pub(in crate::core) fn note(&mut self, model: &mut Model, key: &ObjectKey, source_uid: Uid, fact: Terminal) {
+    /// whatever is heard late. What is heard of a source beside the one whose place it is takes nothing from that.
+    pub(in crate::core) fn note(&mut self, model: &mut Model, key: &ObjectKey, source: Uid, fact: Terminal) {
+        if has_place_for(model, key, &source, fact) {
+            return self.keep(model, key, source, fact);
+        }
+        match fact {
+            Terminal::Finished | Terminal::Started => self.add(model, Tombstone { key: key.clone(), source }),
+            Terminal::CreatedOnce | Terminal::MayHaveRun | Terminal::Released | Terminal::Unknown => {}
+        }
+    }
+
+    /// At the start: what the journal knows. The entries are known by then, and what is remembered of their sources.
+    pub(in crate::core) fn resume(&mut self, model: &mut Model, key: &ObjectKey, source: Uid, fact: Terminal) {
+        let known = model.objects.at(key).terminal.clone();
+        match known {
+            None if has_place_for(model, key, &source, fact) => model.objects.at(key).terminal = Some((source, fact)),
+            Some((of, _)) if of == source => self.keep(model, key, source, fact),
+            None | Some(_) => self.note(model, key, source, fact),
+        }
+    }
+
+    /// Keeps a fact with its object, in place of another source's.
+    fn keep(&mut self, model: &mut Model, key: &ObjectKey, source_uid: Uid, fact: Terminal) {
         let known = model.objects.at(key).happened(&source_uid);
         if !fact.is_news_after(known) {
             return;
@@ -166,6 +191,25 @@ impl Ran {
             terminal: Some(fact),
             status: None,
         })));
+    }
+}
+
+/// Whether a fact of this source is kept with the object. The place is the assigned source's, and of one that is to be
+/// assigned as soon as its set is on disk, if the hub has said anything of it. Without either it is the first one's; but
+/// what is not remembered elsewhere is kept there as long as nothing else is.
+fn has_place_for(model: &Model, key: &ObjectKey, source: &Uid, fact: Terminal) -> bool {
+    let object = model.objects.get(key);
+    let kept = object.as_ref().and_then(|object| object.terminal.as_ref()).map(|(of, _)| of);
+    let another = kept.filter(|of| *of != source);
+    let assigned = model.desired.get(key).map(|entry| &entry.source.uid);
+    if another.is_some() && model.told_ahead.contains(key) {
+        return false;
+    }
+    match (assigned, fact) {
+        (Some(assigned), _) if assigned == source => true,
+        (Some(_), Terminal::Finished | Terminal::Started) => false,
+        (None, Terminal::Finished | Terminal::Started) => another.is_none(),
+        (assigned, _) => another.is_none() || another != assigned,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Whose an object is, by its mark and by the journal.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use tideline_common::{EntryState, Mark, ObjectKey, Ownership, Uid};
@@ -26,6 +27,16 @@ impl Model {
             Some(mark.source.uid == *source && mark.ownership(self.me()?, key) == Ownership::Ours)
         };
         ours().unwrap_or(false)
+    }
+
+    /// Whose object this is: by its mark, if that is ours, and by the journal, whatever the mark says. What is another's says
+    /// nothing of any source.
+    pub(in crate::core) fn sources_of(&self, key: &ObjectKey, uid: &Uid, mark: Option<&Mark>) -> BTreeSet<Uid> {
+        let ours = self.me().zip(mark).filter(|(me, mark)| mark.ownership(*me, key) == Ownership::Ours);
+        let marked = ours.map(|(_, mark)| mark.source.uid.clone());
+        let object = self.objects.get(key);
+        let record = object.as_ref().and_then(|object| object.record.as_ref()).filter(|record| record.uid == *uid);
+        marked.into_iter().chain(record.map(|record| record.source.clone())).collect()
     }
 
     /// The object under a key, if it is ours.

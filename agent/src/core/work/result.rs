@@ -348,8 +348,13 @@ impl Core {
         if write.origin == Origin::Adopted {
             self.reporting.associates.adopted(key);
         }
+        let fact = observed.terminal;
         self.see(key, observed);
         self.model.set_record(key, record);
+        // Whatever mark the answer has by now: it was written for this source.
+        if let Some(fact) = fact {
+            self.guards.ran.note(&mut self.model, key, entry.source.uid.clone(), fact);
+        }
         self.note_created(entry, policy);
         self.dirty(key, now);
         if self.model.desired.get(key) == Some(entry) {

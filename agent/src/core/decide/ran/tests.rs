@@ -47,3 +47,35 @@ fn a_job_that_may_have_run_waits_though_it_is_missing_from_a_list_before_its_set
         assert!(!world.cluster.objects.contains_key(&job), "seed {seed}: it runs after a restart");
     }
 }
+
+/// Two sources take turns at one key. The Job of the one that left ends, and is collected, before the one that came back has
+/// its place.
+#[test]
+fn a_job_that_ran_does_not_run_again_because_another_source_s_job_ends_in_its_place() {
+    for restart in [false, true] {
+        let (mut world, job) = (World::new(3), key("batch", "Job", "j"));
+        world.hub.put(&job, 1, 1);
+        world.heal();
+        world.quiesce();
+        world.cluster.finish(&job);
+        world.quiesce();
+        world.cluster.collect(&job);
+        world.quiesce();
+        world.hub.put(&job, 2, 2);
+        world.quiesce();
+        assert_eq!(world.cluster.objects[&job].owner, Some(uid("s2")));
+        world.cluster.faults.outage = Some(Reason::Unavailable);
+        world.hub.put(&job, 1, 3);
+        world.quiesce();
+        world.cluster.finish(&job);
+        world.quiesce();
+        world.cluster.collect(&job);
+        world.quiesce();
+        if restart {
+            world.crash();
+        }
+        world.cluster.faults.outage = None;
+        world.quiesce();
+        assert!(!world.cluster.objects.contains_key(&job), "restart: {restart}");
+    }
+}

@@ -1,6 +1,8 @@
 //! Jobs run once.
 
-use tideline_common::wire::v1::TerminalFact;
+use tideline_common::health::Health;
+use tideline_common::wire::v1::{ObjectReport, TerminalFact};
+use tideline_common::{HubId, Mark};
 
 use super::*;
 
@@ -62,4 +64,106 @@ fn a_finished_job_stays_finished_whatever_the_hub_says_later() {
     }
     let known = offline.core.model.objects.get(&key).and_then(|object| object.happened(&source_uid));
     assert_eq!(known, Some(Terminal::Finished));
+}
+
+/// A Job of a source, as it is seen once it has ended.
+fn ended(entry: &Entry) -> Observed {
+    let mark = mark_of(me(), entry, &ApplyPolicy::default(), Origin::Created);
+    Observed { mark: Some(Arc::new(mark)), ..created(&entry.key, Some(Terminal::Finished)) }
+}
+
+fn known(core: &Core, of: &Entry) -> Option<Terminal> {
+    core.model.objects.get(&of.key).and_then(|object| object.happened(&of.source.uid))
+}
+
+fn remembered(core: &Core, of: &Entry) -> bool {
+    core.guards.ran.fact(&Tombstone { key: of.key.clone(), source: of.source.uid.clone() }).is_some()
+}
+
+/// What somebody else has in the place of an object, and what the journal knows to be ours whatever it says.
+#[test]
+fn only_an_object_of_ours_says_that_its_source_ran() {
+    let job = entry(&key("batch", "Job", "once"), 1, 1);
+    let key = &job.key;
+    let mark = mark_of(me(), &job, &ApplyPolicy::default(), Origin::Created);
+    let with = |mark: Option<Mark>| Observed { mark: mark.map(Arc::new), ..ended(&job) };
+    let foreign = Mark { hub: HubId::from_uuid(uuid::Uuid::from_u128(9)), ..mark.clone() };
+    let copy = Mark { local: ObjectKey { name: "other".into(), ..key.clone() }, ..mark.clone() };
+    for (what, seen, expected) in [
+        ("no mark", with(None), None),
+        ("another hub's mark", with(Some(foreign.clone())), None),
+        ("a copy", with(Some(copy)), None),
+        ("its own mark", with(Some(mark)), Some(Terminal::Finished)),
+    ] {
+        let mut offline = Offline::new(vec![job.clone()]);
+        offline.core.see(key, seen);
+        assert_eq!(known(&offline.core, &job), expected, "{what}");
+    }
+    for mark in [None, Some(foreign)] {
+        let mut offline = Offline::new(vec![job.clone()]);
+        let record = plan::record_of(&job, &Seen::from(&with(None)), Origin::Created, true);
+        offline.core.model.set_record(key, record);
+        offline.core.see(key, with(mark));
+        assert_eq!(known(&offline.core, &job), Some(Terminal::Finished), "the journal knows it");
+    }
+}
+
+#[test]
+fn what_another_source_did_in_the_same_place_takes_nothing_from_the_one_that_is_assigned() {
+    let (job, other) = (entry(&key("batch", "Job", "once"), 1, 1), entry(&key("batch", "Job", "once"), 2, 1));
+    for fact in [Terminal::Finished, Terminal::MayHaveRun] {
+        let mut offline = Offline::new(vec![]);
+        let told = TerminalFact { key: job.key.clone(), source_uid: job.source.uid.clone(), fact };
+        offline.core.guards.ran.note_told(&mut offline.core.model, &told);
+        offline.core.put_entry(Arc::new(job.clone()));
+        offline.core.see(&job.key, ended(&other));
+        assert_eq!(known(&offline.core, &job), Some(fact));
+        assert!(remembered(&offline.core, &other));
+    }
+    // Nothing is known of the one that is assigned: it has its place all the same.
+    let mut offline = Offline::new(vec![job.clone()]);
+    offline.core.see(&job.key, ended(&other));
+    assert!(remembered(&offline.core, &other));
+    offline.core.put_entry(Arc::new(other.clone()));
+    assert_eq!(known(&offline.core, &other), Some(Terminal::Finished), "it is assigned again");
+}
+
+/// The set that assigns it is not on disk yet, and the Job of the source before it ends.
+#[test]
+fn what_the_hub_says_of_a_source_ahead_of_its_set_is_kept_whatever_happens_meanwhile() {
+    let (job, other) = (entry(&key("batch", "Job", "once"), 1, 1), entry(&key("batch", "Job", "once"), 2, 1));
+    let mut offline = Offline::new(vec![other.clone()]);
+    let (key, source_uid) = (job.key.clone(), job.source.uid.clone());
+    offline
+        .core
+        .guards
+        .ran
+        .note_told(&mut offline.core.model, &TerminalFact { key: key.clone(), source_uid, fact: Terminal::MayHaveRun });
+    offline.core.model.told_ahead.insert(key.clone());
+    offline.core.see(&key, ended(&other));
+    assert_eq!(known(&offline.core, &job), Some(Terminal::MayHaveRun));
+    assert!(remembered(&offline.core, &other));
+}
+
+#[test]
+fn after_a_restart_what_the_journal_knows_of_another_source_takes_nothing_from_the_one_that_is_assigned() {
+    let (job, other) = (entry(&key("batch", "Job", "once"), 1, 1), entry(&key("batch", "Job", "once"), 2, 1));
+    let mut offline = Offline::new(vec![job.clone()]);
+    let ran = Tombstone { key: job.key.clone(), source: job.source.uid.clone() };
+    offline.loaded.ran = vec![(0, ran)];
+    offline.loaded.unsent = vec![ObjectReport {
+        key: job.key.clone(),
+        source_uid: other.source.uid.clone(),
+        progress: Progress::Applied,
+        reason: None,
+        message: String::new(),
+        input: None,
+        health: Health::Unknown,
+        observed_generation: None,
+        terminal: Some(Terminal::Finished),
+        status: None,
+    }];
+    let core = Core::new(config(), offline.loaded.clone());
+    assert_eq!(known(&core, &job), Some(Terminal::Finished));
+    assert!(remembered(&core, &other));
 }
