@@ -54,6 +54,7 @@ impl Core {
         if !self.model.kinds.is_needed(kind) {
             return;
         }
+        let again = self.model.kinds.view_of(kind) == View::Current;
         self.model.kinds.listed(kind);
         let before = self.model.restored.has_listed(kind);
         let listed: BTreeSet<ObjectKey> = objects.iter().map(|observed| observed.key.clone()).collect();
@@ -63,7 +64,13 @@ impl Core {
             self.take_in(now, observed, before);
         }
         self.model.restored.listed(kind);
-        self.enqueue_kind(now, kind);
+        for key in self.model.keys_of(kind) {
+            // What waits for its retry is not tried sooner because a list shows it as a watch did.
+            if !again || self.model.objects.get(&key).is_some_and(|object| !object.work.is_waiting()) {
+                self.enqueue(&key);
+            }
+            self.dirty(&key, now);
+        }
     }
 
     pub(in crate::core) fn observed(&mut self, now: Monotonic, observed: Observed) {
@@ -139,14 +146,16 @@ impl Core {
     }
 
     /// The same of an object that was read, whatever its labels. What is not ours any more is not kept: no watch would tell of
-    /// its end.
-    pub(in crate::core) fn see_live(&mut self, key: &ObjectKey, observed: Observed) {
+    /// its end. Returns whether it could change a decision.
+    pub(in crate::core) fn see_live(&mut self, key: &ObjectKey, observed: Observed) -> bool {
         let known = self.model.objects.get(key).is_some_and(|object| object.record.is_some());
         if observed.labelled || known {
-            self.see(key, observed);
-        } else if let Some(object) = self.model.objects.get_mut(key) {
-            object.unsee();
+            return self.see(key, observed);
         }
+        let Some(object) = self.model.objects.get_mut(key) else { return false };
+        let stood = object.seen().is_some();
+        object.unsee();
+        stood
     }
 
     pub(in crate::core) fn vanished(&mut self, now: Monotonic, key: &ObjectKey, uid: &Uid) {
@@ -170,7 +179,11 @@ impl Core {
                 self.model.compact_if_many();
                 self.model.came_back_no_more(&key);
                 if let Some(object) = self.model.objects.get_mut(&key) {
+                    let stood = object.seen().is_some();
                     object.unsee();
+                    if stood {
+                        self.enqueue(&key);
+                    }
                 }
                 self.guards.gates.update(&self.model, &key);
                 self.reporting.associates.update(&self.model, &key);

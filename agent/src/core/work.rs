@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  queue ── what is next, if the limiter allows ─▶ begin ══ operation ══▶ result ─▶ conclude: it stands, or is retried
-//!                                                                           └────▶ removing: its next step
+//!                                                                           ├────▶ removing: its next step
+//!                                                                           └────▶ read: what stands there
 //! ```
 //!
 //! [`queue`] has the state. [`removals`] says where a removal comes from and where it goes, [`removing`] what is between.
@@ -13,6 +14,7 @@ pub(super) mod conclude;
 pub(super) mod in_flight;
 pub(super) mod limiter;
 pub(super) mod queue;
+pub(super) mod read;
 pub(super) mod rebuild;
 pub(super) mod removals;
 pub(super) mod removing;

@@ -7,7 +7,7 @@ use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone, Uid};
 
 use super::conclude::{TRIES_MAX, is_delayed};
-use super::in_flight::{FollowUp, InFlight, Purpose, ReadFor};
+use super::in_flight::{FollowUp, InFlight, Purpose};
 use super::queue::Landed;
 use super::removing::LiveRead;
 use crate::core::Core;
@@ -20,12 +20,8 @@ use crate::core::interface::op_result::{
     Applied, Created, Deleted, Failure, FieldConflict, Inspected, NotDone, OpResult, Orphaned, OwnershipTransferred,
 };
 use crate::core::interface::write::{LeftToOthers, LocalField};
-use crate::core::model::object::Status;
 use crate::core::model::removal::RemovalState;
 use crate::core::model::seen::Seen;
-
-/// After so many failed reads of a status in a row, its object is reported without it.
-const READS_MAX: u8 = 2;
 
 /// How a step of a removal ended.
 #[derive(Debug)]
@@ -596,67 +592,6 @@ impl Core {
             self.enqueue_entry(&tombstone.key);
         }
         FollowUp::NextStepBegun
-    }
-
-    /// An object was read.
-    fn read(
-        &mut self,
-        now: Monotonic,
-        key: &ObjectKey,
-        what_for: ReadFor,
-        result: Result<Option<Box<Observed>>, Failure>,
-    ) -> FollowUp {
-        match result {
-            Ok(Some(observed)) => {
-                // It decides nothing else, and nothing would show when it changes.
-                let seen = Seen::from(&*observed);
-                if self.model.desired.get(key).is_some()
-                    && let Some(object) = self.model.objects.get_mut(key)
-                    // Something newer may have been heard before this answer.
-                    && !object.seen().is_some_and(|newer| seen.is_older_than(newer))
-                {
-                    object.presence.probe(seen);
-                }
-                self.see_live(key, *observed);
-            }
-            Ok(None) => {
-                if self.model.desired.get(key).is_some()
-                    && let Some(object) = self.model.objects.get_mut(key)
-                {
-                    object.doubt();
-                }
-            }
-            Err(failure) => return self.read_failed(now, key, what_for, failure),
-        }
-        if let Some(object) = self.model.objects.get_mut(key)
-            && let Status::Awaited { .. } = object.live.status
-        {
-            object.live.status = Status::None;
-        }
-        self.dirty(key, now);
-        FollowUp::Requeue
-    }
-
-    fn read_failed(&mut self, now: Monotonic, key: &ObjectKey, what_for: ReadFor, failure: Failure) -> FollowUp {
-        // A report without it would make the hub forget the status that it has.
-        if let Some(object) = self.model.objects.get_mut(key)
-            && let Status::Awaited { failed } = object.live.status
-        {
-            let failed = failed.saturating_add(1);
-            // It is read because there is something to report: that is not kept back for a status that stays unread.
-            let untold = object.told.is_none() || failed >= READS_MAX;
-            object.live.status = if untold { Status::Unreadable { failed } } else { Status::Dropped { failed } };
-            // That it stands as it should does not say that it can be read.
-            object.work.fail_at_least(u32::from(failed) - 1);
-            if untold {
-                self.dirty(key, now);
-            }
-        }
-        let untried = self.model.objects.get(key).is_some_and(|object| !object.work.is_tried());
-        if what_for != ReadFor::Write || !untried || self.model.desired.get(key).is_none() {
-            return FollowUp::BackOff(failure.retry_after);
-        }
-        self.operation_failed(now, key, failure)
     }
 }
 

@@ -26,6 +26,7 @@ use crate::core::tests::{attested, entry, key, me, target_id, uid};
 use crate::core::{Config, FuseLimits, Loaded};
 
 mod each_time;
+mod reads;
 
 /// Operations on one object that may follow one another without a wait: a read, what it leads to, that the object was
 /// replaced, and the same again.
@@ -191,10 +192,18 @@ impl Server {
 
     /// The object is read for this purpose, and found so.
     fn reads(&mut self, what_for: Purpose, found: Observed) {
+        let read = self.begin_read(what_for);
+        self.end_read(read, Ok(Some(Box::new(found))));
+    }
+
+    fn begin_read(&mut self, what_for: Purpose) -> OpId {
         let get = Op::Get { key: web(), version: "v1".into() };
         self.core.execute(self.now, &web(), what_for, get, &mut Vec::new());
-        let (id, result) = (self.core.work.last(), OpResult::Get(Ok(Some(Box::new(found)))));
-        self.core.executed(self.now, id, result, &mut Vec::new());
+        self.core.work.last()
+    }
+
+    fn end_read(&mut self, id: OpId, found: Result<Option<Box<Observed>>, Failure>) {
+        self.core.executed(self.now, id, OpResult::Get(found), &mut Vec::new());
     }
 
     /// The entry is unassigned, and its object removed.
@@ -617,7 +626,7 @@ fn a_read_is_ignored_once_something_newer_was_seen() {
             server.core.model.objects.get(&web()).and_then(|object| object.seen().cloned()).expect("it was created");
         assert_eq!(&*seen.resource_version, "6");
         let late = Observed { uid: seen.uid, resource_version: version.into(), ..observed(Some(1), true) };
-        server.reads(Purpose::Read(ReadFor::Write), late);
+        server.reads(Purpose::Read(crate::core::work::in_flight::ReadFor::Write), late);
         server.step(Event::Timer(Timer::Retry));
         let begun: Vec<_> = server.waiting.iter().map(|(_, op)| name(op)).collect();
         assert_eq!(begun, expected, "it is read at version {version}");

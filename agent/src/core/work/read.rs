@@ -1,0 +1,92 @@
+//! What a read of an object means.
+
+use tideline_common::{Monotonic, ObjectKey};
+
+use super::in_flight::{FollowUp, ReadFor};
+use crate::core::Core;
+use crate::core::interface::observed::Observed;
+use crate::core::interface::op_result::Failure;
+use crate::core::model::object::Status;
+use crate::core::model::seen::Seen;
+
+/// After so many failed reads of a status in a row, its object is reported without it.
+const READS_MAX: u8 = 2;
+
+impl Core {
+    /// An object was read. What is no news to its entry ends no wait of that: a status changes all the time, and what failed is
+    /// read for its status each time that its failure is reported.
+    pub(in crate::core) fn read(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        what_for: ReadFor,
+        result: Result<Option<Box<Observed>>, Failure>,
+    ) -> FollowUp {
+        let waits =
+            what_for == ReadFor::Status && self.model.objects.get(key).is_some_and(|object| object.work.is_waiting());
+        let news = match result {
+            Ok(Some(observed)) => {
+                // It decides nothing else, and nothing would show when it changes.
+                let seen = Seen::from(&*observed);
+                if !waits
+                    && self.model.desired.get(key).is_some()
+                    && let Some(object) = self.model.objects.get_mut(key)
+                    // Something newer may have been heard before this answer.
+                    && !object.seen().is_some_and(|newer| seen.is_older_than(newer))
+                {
+                    object.presence.probe(seen);
+                }
+                self.see_live(key, *observed)
+            }
+            Ok(None) => {
+                let stood = self.model.objects.get(key).is_some_and(|object| object.seen().is_some());
+                if self.model.desired.get(key).is_some()
+                    && let Some(object) = self.model.objects.get_mut(key)
+                {
+                    object.doubt();
+                }
+                stood
+            }
+            Err(failure) => return self.read_failed(now, key, (what_for, waits), failure),
+        };
+        if let Some(object) = self.model.objects.get_mut(key)
+            && let Status::Awaited { .. } = object.live.status
+        {
+            object.live.status = Status::None;
+        }
+        self.dirty(key, now);
+        if waits && !news { FollowUp::Concluded } else { FollowUp::Requeue }
+    }
+
+    fn read_failed(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        (what_for, waits): (ReadFor, bool),
+        failure: Failure,
+    ) -> FollowUp {
+        // A report without it would make the hub forget the status that it has.
+        if let Some(object) = self.model.objects.get_mut(key)
+            && let Status::Awaited { failed } = object.live.status
+        {
+            let failed = failed.saturating_add(1);
+            // It is read because there is something to report: that is not kept back for a status that stays unread.
+            let untold = object.told.is_none() || failed >= READS_MAX;
+            object.live.status = if untold { Status::Unreadable { failed } } else { Status::Dropped { failed } };
+            // That it stands as it should does not say that it can be read.
+            object.work.fail_at_least(u32::from(failed) - 1);
+            if untold {
+                self.dirty(key, now);
+            }
+        }
+        // The retry of its entry has the status read again.
+        if waits {
+            return FollowUp::Concluded;
+        }
+        let untried = self.model.objects.get(key).is_some_and(|object| !object.work.is_tried());
+        if what_for != ReadFor::Write || !untried || self.model.desired.get(key).is_none() {
+            return FollowUp::BackOff(failure.retry_after);
+        }
+        self.operation_failed(now, key, failure)
+    }
+}
