@@ -25,6 +25,13 @@ pub use faults::Faults;
 pub use objects::{Local, has_ttl, is_definition, is_deployment, is_job, is_namespace, widget};
 pub use users::{Means, Stripped};
 
+/// What an API server has in its store, at one time.
+#[derive(Clone, Debug)]
+pub struct Backup {
+    objects: BTreeMap<ObjectKey, Local>,
+    versions: u64,
+}
+
 /// What watches are told.
 #[derive(Clone, Debug)]
 pub enum News {
@@ -43,6 +50,8 @@ pub struct Cluster {
     pub agent: Owner,
     /// Counts every write that changed anything.
     pub versions: u64,
+    /// How many objects were ever made: each has a UID of its own, also after the cluster was set back.
+    pub made: u128,
     /// How often an object was read, was asked for and refused, and was compared.
     pub reads: u64,
     pub refused_reads: u64,
@@ -65,6 +74,7 @@ impl Cluster {
             namespaces: BTreeSet::new(),
             agent,
             versions: 0,
+            made: 0,
             reads: 0,
             refused_reads: 0,
             comparisons: 0,
@@ -136,10 +146,29 @@ impl Cluster {
         Some(mark.ownership(self.agent, key))
     }
 
+    pub fn back_up(&self) -> Backup {
+        Backup { objects: self.objects.clone(), versions: self.versions }
+    }
+
+    /// Its store is restored from a backup. No watch goes on from before; what ran has run all the same.
+    pub fn set_back(&mut self, to: Backup) {
+        (self.objects, self.versions) = (to.objects, to.versions);
+        self.news.clear();
+        self.chores.clear();
+        for (key, local) in &self.objects {
+            if local.deleting {
+                self.chores.push(Chore::Finalize(key.clone()));
+            } else if local.lags(key) {
+                self.chores.push(Chore::Observe(key.clone()));
+            }
+        }
+    }
+
     /// One that is not there yet.
     fn new_object(&mut self) -> Local {
         self.versions += 1;
-        Local::new(Uid::from_uuid(Uuid::from_u128(self.versions.into())))
+        self.made += 1;
+        Local::new(Uid::from_uuid(Uuid::from_u128(self.made)))
     }
 
     /// Changes an object, if it is there, and tells whoever watches it.

@@ -61,6 +61,7 @@ impl Core {
         self.unsee(kind, |key| !listed.contains(key));
         self.audit.copies.listed(kind, &listed);
         for observed in objects {
+            self.may_be_late(&observed);
             self.take_in(now, observed, before);
         }
         self.model.restored.listed(kind);

@@ -8,8 +8,8 @@
 //!                                                   suspects only   until all is mended, or its time is over
 //! ```
 //!
-//! Two strikes: what is suspect in both lists is a finding, is counted and acted on; what is suspect once was in transition. A
-//! finding enters the core as if a watch had shown it, so the patrol decides nothing by itself: it asks
+//! Two strikes: what is suspect in both lists is a finding, is counted and acted on; what is suspect once was in transition.
+//! That goes for what both lists show as older than it was seen, too: then the cluster was set back. A finding enters the core as if a watch had shown it, so the patrol decides nothing by itself: it asks
 //! [`plan`](crate::core::decide::plan) what it would do about the listed object, and anything but nothing is suspect. Nothing
 //! is ever deleted for what a list says.
 
@@ -30,7 +30,7 @@ use crate::core::model::kinds::View;
 use crate::core::model::object::{Me, Object};
 use crate::core::model::removal::RemovalState;
 use crate::core::model::seen::Seen;
-use crate::core::work::in_flight::ReadFor;
+use crate::core::work::in_flight::{ReadFor, SeenVersion};
 use crate::core::{Core, Phase};
 
 /// Between the two lists: longer than a watch event or an operation takes.
@@ -77,6 +77,8 @@ struct Suspicion {
     version: Option<Arc<str>>,
     /// Everything of its kind was listed before that.
     listed: bool,
+    /// What was seen by then.
+    seen: Option<SeenVersion>,
 }
 
 /// The state of an object, as the patrol judges it.
@@ -314,7 +316,9 @@ impl Core {
                         if listing.suspects.len() < SUSPECTS_MAX {
                             let version = listed.map(|listed| listed.resource_version);
                             let listed = self.model.restored.has_listed(&key.kind);
-                            listing.suspects.insert(key.clone(), Suspicion { version, listed });
+                            let object = self.model.objects.get(key);
+                            let seen = object.and_then(|object| object.seen().map(SeenVersion::from));
+                            listing.suspects.insert(key.clone(), Suspicion { version, listed, seen });
                         }
                     }
                 }
@@ -338,6 +342,8 @@ impl Core {
         listed: Option<Seen>,
         finding: Finding,
     ) {
+        // The second list was asked for long after that was seen, and is not late.
+        let set_back = suspicion.seen.as_ref().zip(listed.as_ref()).is_some_and(|(seen, now)| seen.is_after(now));
         let tally = &mut self.audit.patrol.tally;
         match finding {
             Finding::Missing => tally.missing += 1,
@@ -350,6 +356,7 @@ impl Core {
                 let seen = object.as_ref().and_then(|object| object.seen());
                 if let (Some(seen), Some(first)) = (seen, &suspicion.version)
                     && !seen.is_before(first)
+                    && !set_back
                 {
                     return;
                 }
@@ -367,7 +374,7 @@ impl Core {
             }
             self.guards.gates.update(&self.model, key);
         }
-        if finding == Finding::Unseen && is_there && self.model.kinds.has_status(&key.kind) {
+        if finding == Finding::Unseen && is_there && (set_back || self.model.kinds.has_status(&key.kind)) {
             self.work.read(key.clone(), ReadFor::Status);
         }
         self.dirty(key, now);
@@ -383,6 +390,7 @@ impl Core {
     fn take_listed(&mut self, key: &ObjectKey, mut seen: Seen) {
         let object = self.model.objects.at(key);
         match object.seen() {
+            Some(former) if seen.is_older_than(former) => object.set_back(),
             Some(former) if former.uid == seen.uid => seen.observed_generation = former.observed_generation,
             Some(_) | None => object.unsee(),
         }
@@ -466,8 +474,12 @@ fn matter_of_assigned(model: &Model, me: Me, entry: &Entry, object: &Object, lis
         return Matter::Nothing;
     }
     let overtaken = |listed: &Seen| object.seen().is_some_and(|seen| listed.is_older_than(seen));
-    if is_busy(object) || listed.is_some_and(overtaken) {
+    if is_busy(object) {
         return Matter::Busy;
+    }
+    // The list is late, or the cluster was set back.
+    if listed.is_some_and(overtaken) {
+        return Matter::Suspect(Finding::Unseen);
     }
     let policy = model.policies.get(&entry.policy).map(|policy| &**policy);
     let situation = Situation::of(model, me, entry, policy, object, listed, View::Current);

@@ -141,6 +141,28 @@ impl Op {
 }
 
 impl OpResult {
+    /// The object as it stands by now, where the answer has it.
+    pub(in crate::core) fn observed(&self) -> Option<&Observed> {
+        match self {
+            Self::Create(Ok(Created::Made(observed) | Created::Exists(observed)))
+            | Self::Apply(Ok(Applied { observed, conflicts: _ }))
+            | Self::TransferOwnership(Ok(OwnershipTransferred::Marked(observed)))
+            | Self::ReTarget(Ok(observed))
+            | Self::Get(Ok(Some(observed)))
+            | Self::Compare(Ok(Compared { observed, .. })) => Some(observed),
+            Self::Create(Err(_))
+            | Self::Apply(Err(_))
+            | Self::TransferOwnership(Ok(OwnershipTransferred::Finalizing) | Err(_))
+            | Self::ReTarget(Err(_))
+            | Self::Get(Ok(None) | Err(_))
+            | Self::Compare(Err(_))
+            | Self::DryRunCreate(_)
+            | Self::Delete(_)
+            | Self::Orphan(_)
+            | Self::Inspect(_) => None,
+        }
+    }
+
     /// Why the operation failed; none if it was done, or is stale.
     pub fn failure(&self) -> Option<&Failure> {
         let not_done = match self {

@@ -111,6 +111,12 @@ impl Object {
         self.forget_live();
     }
 
+    /// What stands there is earlier than what was seen: the cluster was set back. How far the local controller got is not known.
+    pub(in crate::core) fn set_back(&mut self) {
+        self.presence.hide();
+        self.live.observed_generation = None;
+    }
+
     /// The object of this UID is gone. Returns whether it was seen there.
     pub(in crate::core) fn vanished(&mut self, uid: &Uid) -> bool {
         let was_seen = self.presence.vanish(uid);

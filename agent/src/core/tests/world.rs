@@ -1,6 +1,6 @@
 //! Drives a core against the cluster and the hub, effect by effect, in an order that a seed decides.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tideline_common::wire::v1::{ClusterFacts, Decommission, DecommissionReport, EnrolRequest, Progress, RefusalKind};
@@ -13,7 +13,7 @@ use crate::core::{
     AgentMode, Answer, Config, Core, Effect, Enrolled, Event, Failure, FuseLimits, LinkFailure, Loaded, Op, OpId,
     OpResult, PatrolTally, RemovalPolicy, Request, RequestId, Timer, Write,
 };
-use crate::simulated_cluster::{Cluster, Faults, Means, Stripped, is_deployment};
+use crate::simulated_cluster::{Backup, Cluster, Faults, Means, Stripped, is_deployment};
 
 #[expect(clippy::struct_excessive_bools, reason = "each says whether one thing, independent of the others, is so")]
 pub(in crate::core) struct World {
@@ -261,6 +261,15 @@ impl World {
     /// A watch breaks, misses whatever it has not said, and is begun again.
     pub(in crate::core) fn lose_watch(&mut self, kind: &GroupKind) {
         self.watches.lose(kind, &mut self.cluster);
+    }
+
+    /// The API server's store is restored from a backup: every watch begins again with a list.
+    pub(in crate::core) fn set_back_cluster(&mut self, to: Backup) {
+        self.cluster.set_back(to);
+        self.watches.feed.clear();
+        for kind in self.keys.iter().map(|key| key.kind.clone()).collect::<BTreeSet<_>>() {
+            self.lose_watch(&kind);
+        }
     }
 
     /// A watch lists all there is once more.

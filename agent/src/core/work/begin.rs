@@ -7,7 +7,7 @@ use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason};
 
 use super::conclude::RETRY;
-use super::in_flight::{Purpose, ReadFor};
+use super::in_flight::{Purpose, ReadFor, SeenVersion};
 use super::removing::LiveRead;
 use crate::core::Core;
 use crate::core::decide::plan;
@@ -115,7 +115,8 @@ impl Core {
         op: Op,
         out: &mut Effects,
     ) {
-        let id = self.work.start_operation(now, key, purpose);
+        let seen = self.model.objects.get(key).and_then(|object| object.seen().map(SeenVersion::from));
+        let id = self.work.start_operation(now, key, purpose, seen);
         if let Some(object) = self.model.objects.get_mut(key) {
             object.work.begin(id);
             if op.writes() {

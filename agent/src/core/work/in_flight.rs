@@ -123,4 +123,26 @@ pub(in crate::core) struct InFlight {
     pub(in crate::core) key: ObjectKey,
     pub(in crate::core) purpose: Purpose,
     pub(in crate::core) begun: Monotonic,
+    /// What was seen of the object by then.
+    pub(in crate::core) seen: Option<SeenVersion>,
+}
+
+/// Which version of which object was seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::core) struct SeenVersion {
+    uid: Uid,
+    resource_version: Arc<str>,
+}
+
+impl From<&Seen> for SeenVersion {
+    fn from(seen: &Seen) -> Self {
+        Self { uid: seen.uid.clone(), resource_version: Arc::clone(&seen.resource_version) }
+    }
+}
+
+impl SeenVersion {
+    /// Whether what an API server has said since, from its store, is from before that: it was set back.
+    pub(in crate::core) fn is_after(&self, now: &Seen) -> bool {
+        self.uid == now.uid && now.is_before(&self.resource_version)
+    }
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tideline_common::{Entry, Monotonic, ObjectKey, Reason, Tombstone};
 
 use super::aimd::ConcurrencyReading;
-use super::in_flight::{InFlight, Purpose, ReadFor};
+use super::in_flight::{InFlight, Purpose, ReadFor, SeenVersion};
 use super::limiter::{Admission, ConcurrencyLimiter};
 use crate::core::Core;
 use crate::core::interface::effect::{Effect, Effects, OpId, Timer};
@@ -310,14 +310,20 @@ impl Work {
         self.limiter.wait(key)
     }
 
-    pub(in crate::core) fn start_operation(&mut self, now: Monotonic, key: &ObjectKey, purpose: Purpose) -> OpId {
+    pub(in crate::core) fn start_operation(
+        &mut self,
+        now: Monotonic,
+        key: &ObjectKey,
+        purpose: Purpose,
+        seen: Option<SeenVersion>,
+    ) -> OpId {
         self.last += 1;
         let id = OpId(self.last);
         if let Purpose::Remove { wave, .. } | Purpose::ReadForRemoval { wave, .. } = &purpose {
             *self.removing.entry(*wave).or_default() += 1;
         }
         self.limiter.began(key, purpose.access());
-        self.in_flight.insert(id, InFlight { key: key.clone(), purpose, begun: now });
+        self.in_flight.insert(id, InFlight { key: key.clone(), purpose, begun: now, seen });
         id
     }
 
@@ -330,7 +336,7 @@ impl Work {
         jitter: &mut Jitter,
     ) -> Option<Landed> {
         let in_flight = self.in_flight.remove(&id)?;
-        let InFlight { key, purpose, begun } = &in_flight;
+        let InFlight { key, purpose, begun, seen: _ } = &in_flight;
         self.limiter.finished(key, purpose.access());
         if let Purpose::Remove { wave, .. } | Purpose::ReadForRemoval { wave, .. } = purpose {
             count_down(&mut self.removing, *wave);

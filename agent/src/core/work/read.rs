@@ -1,11 +1,15 @@
-//! What a read of an object means.
+//! What a read of an object means, and any answer that shows one.
+//!
+//! What is earlier than what was seen is late, and says nothing; but an API server answers with what is stored when it is
+//! asked. So an answer from before what had been seen by then shows that its store was set back, and that what was seen does
+//! not stand any more.
 
 use tideline_common::{Monotonic, ObjectKey};
 
-use super::in_flight::{FollowUp, ReadFor};
+use super::in_flight::{FollowUp, ReadFor, SeenVersion};
 use crate::core::Core;
 use crate::core::interface::observed::Observed;
-use crate::core::interface::op_result::Failure;
+use crate::core::interface::op_result::{Failure, OpResult};
 use crate::core::model::object::Status;
 use crate::core::model::seen::Seen;
 
@@ -13,6 +17,33 @@ use crate::core::model::seen::Seen;
 const READS_MAX: u8 = 2;
 
 impl Core {
+    /// An operation ended. `before` is what was seen of the object when it began.
+    pub(in crate::core) fn may_be_set_back(
+        &mut self,
+        key: &ObjectKey,
+        before: Option<&SeenVersion>,
+        result: &OpResult,
+    ) {
+        if let Some((before, observed)) = before.zip(result.observed())
+            && before.is_after(&Seen::from(observed))
+            && let Some(object) = self.model.objects.get_mut(key)
+        {
+            object.set_back();
+        }
+    }
+
+    /// A list shows an assigned object as it was before what was seen. The list may be late, or the cluster was set back, as
+    /// where it follows on watches that were lost with the API server: a read tells which.
+    pub(in crate::core) fn may_be_late(&mut self, observed: &Observed) {
+        let Some(object) = self.model.objects.get(&observed.key).filter(|object| !object.work.is_busy()) else {
+            return;
+        };
+        let late = object.seen().is_some_and(|seen| Seen::from(observed).is_older_than(seen));
+        if late && self.model.desired.get(&observed.key).is_some() {
+            self.work.read(observed.key.clone(), ReadFor::Write);
+        }
+    }
+
     /// An object was read. What is no news to its entry ends no wait of that: a status changes all the time, and what failed is
     /// read for its status each time that its failure is reported.
     pub(in crate::core) fn read(

@@ -70,10 +70,11 @@ impl Core {
         for waiting in freed {
             self.enqueue(&waiting);
         }
-        let InFlight { key, purpose, begun: _ } = in_flight;
+        let InFlight { key, purpose, begun: _, seen } = in_flight;
         if let Some(object) = self.model.objects.get_mut(&key) {
             object.work.end();
         }
+        self.may_be_set_back(&key, seen.as_ref(), &result);
         let removal = purpose.removal().cloned();
         let follow_up = self.ended(now, &key, purpose, result, out);
         match (follow_up, removal) {

@@ -119,6 +119,46 @@ fn a_suspicion_that_the_second_list_does_not_confirm_is_dropped() {
     assert_eq!(world.ops - ops, 1, "it is read, and not written");
 }
 
+/// An API server is restored from a backup: the same objects, of earlier versions, under an agent that goes on. Its watches
+/// begin again, or have not noticed; and others write, so that versions pass those from before.
+#[test]
+fn what_a_cluster_that_was_set_back_has_is_brought_up_to_date() {
+    for (relists, hears, writes) in
+        [(false, false, 0), (false, true, 0), (false, false, 40), (true, false, 0), (true, true, 0), (true, true, 40)]
+    {
+        let (mut world, keys) = deaf();
+        world.cluster.faults.deaf = false;
+        let backup = world.cluster.back_up();
+        for key in &keys[..6] {
+            world.hub.put(key, 1, 2);
+        }
+        world.hub.put(&key("", "ConfigMap", "new"), 1, 1);
+        world.cluster.set_status(&keys[7], 78);
+        world.quiesce();
+        world.cluster.faults.deaf = !hears;
+        if relists {
+            world.set_back_cluster(backup);
+        } else {
+            world.cluster.set_back(backup);
+        }
+        for _ in 0..writes {
+            world.cluster.progress(&keys[11]);
+        }
+        if relists {
+            world.run_for(Duration::from_secs(5));
+            world.check_converged();
+        }
+        let found = world.next_patrol();
+        // Of the rest, one was seen with another status, and one is new.
+        let (unseen, missing) = (u64::from(!relists) * 7, u64::from(!relists));
+        assert_eq!((found.unseen >= unseen, found.missing), (true, missing), "{found:?}, relists: {relists}");
+        world.quiesce();
+        world.check_converged();
+        world.check_reported();
+        world.check_at_rest();
+    }
+}
+
 #[test]
 fn a_status_that_the_watch_did_not_tell_is_read_and_reported() {
     let (mut world, keys) = deaf();

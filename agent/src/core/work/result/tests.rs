@@ -614,25 +614,6 @@ fn an_immutable_object_is_deleted_only_if_a_dry_run_shows_that_it_can_be_created
     }
 }
 
-/// The answer to a read is of before what the watch has shown meanwhile.
-#[test]
-fn a_read_is_ignored_once_something_newer_was_seen() {
-    let assigned = Some((EntryState::Apply, ApplyPolicy::default()));
-    let known = Known { assigned, ..Known::default() };
-    for (version, expected) in [("5", &[][..]), ("7", &["Apply"])] {
-        let mut server = Server::new(&known, [Says::Done; 8]);
-        server.answer_all();
-        let seen =
-            server.core.model.objects.get(&web()).and_then(|object| object.seen().cloned()).expect("it was created");
-        assert_eq!(&*seen.resource_version, "6");
-        let late = Observed { uid: seen.uid, resource_version: version.into(), ..observed(Some(1), true) };
-        server.reads(Purpose::Read(crate::core::work::in_flight::ReadFor::Write), late);
-        server.step(Event::Timer(Timer::Retry));
-        let begun: Vec<_> = server.waiting.iter().map(|(_, op)| name(op)).collect();
-        assert_eq!(begun, expected, "it is read at version {version}");
-    }
-}
-
 /// A removal that is tried again and again reads the object each time.
 #[test]
 fn a_read_for_a_removal_brings_forward_no_entry_in_backoff() {

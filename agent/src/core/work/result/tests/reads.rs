@@ -14,6 +14,48 @@ fn as_seen(server: &Server) -> Observed {
     Observed { uid: seen.uid, mark: seen.mark, ..observed(Some(1), false) }
 }
 
+/// What the watch shows at version 8, while the object is read, is later than an answer of version 7. An answer of before what
+/// was seen when it was asked for shows that the cluster was set back.
+#[test]
+fn an_answer_is_ignored_once_something_newer_was_seen_unless_the_cluster_was_set_back() {
+    for (version, expected) in [("5", &["Apply"][..]), ("7", &[]), ("9", &["Apply"])] {
+        let mut server = Server::new(&placed(), [Says::Done; 8]);
+        server.answer_all();
+        let seen = as_seen(&server);
+        let read = server.begin_read(Purpose::Read(ReadFor::Write));
+        server.step(Event::Observed(Box::new(Observed { resource_version: "8".into(), ..seen.clone() })));
+        let answer = Observed { resource_version: version.into(), managed: Some(Digest::of(b"changed")), ..seen };
+        server.end_read(read, Ok(Some(Box::new(answer))));
+        server.step(Event::Timer(Timer::Retry));
+        let begun: Vec<_> = server.waiting.iter().map(|(_, op)| name(op)).collect();
+        assert_eq!(begun, expected, "it is read at version {version}");
+    }
+}
+
+/// Its journal was lost as well, so that what is seen proves nothing, and each answer is older than that.
+#[test]
+fn what_no_record_proves_is_not_read_over_and_over_where_the_cluster_was_set_back() {
+    let known = Known { seen: Some((Some(1), true)), ..placed() };
+    let mut server = Server::new(&known, [Says::Done; 8]);
+    server.step(Event::Observed(Box::new(Observed { resource_version: "50".into(), ..observed(Some(1), true) })));
+    server.version = 0;
+    assert!(server.answer_all() <= AT_ONCE_MAX, "{:?}", server.asked);
+    assert_eq!(server.outcome(), (Progress::Applied, None));
+}
+
+/// The answer to a write is what stands there now, also where that is older than what was seen.
+#[test]
+fn an_apply_to_a_cluster_that_was_set_back_is_made_once() {
+    let mut server = Server::new(&placed(), [Says::Done; 8]);
+    server.answer_all();
+    let changed = Observed { managed: Some(Digest::of(b"changed")), ..as_seen(&server) };
+    server.step(Event::Observed(Box::new(Observed { resource_version: "50".into(), ..changed })));
+    let before = server.asked.len();
+    server.answer_all();
+    assert_eq!(server.asked.len() - before, 1, "{:?}", server.asked);
+    assert_eq!(server.outcome(), (Progress::Applied, None));
+}
+
 type Found = fn(Observed) -> Option<Box<Observed>>;
 
 /// What fails is reported, and read for its status for that: where each failure says something else, over and over.
