@@ -18,8 +18,8 @@
 //!
 //! | | comes with | goes with |
 //! |---|---|---|
-//! | a probe: what a request found there, for one decision | `probe`, `found_by_creation` | `take_probe`, `begin_write`; `show` of something newer; `vanish` |
-//! | unshown: something may stand there that no watch has told of | `may_be_unshown` | `show`, `clear_unshown` |
+//! | a probe: what a request found there, for one decision | `probe`, `found_by_creation` | `take_probe`, `begin_write`; `show` of something newer; `list`, `doubt`, `vanish` |
+//! | unshown: something may stand there that no watch has told of | `may_be_unshown` | `show`, `list`, `clear_unshown` |
 
 use tideline_common::Uid;
 
@@ -84,9 +84,10 @@ impl Presence {
         self.unshown = false;
     }
 
-    /// A patrol's list shows what the watch did not.
+    /// Two lists of the patrol show what the watch did not, and nothing was under way meanwhile: whatever was found out before,
+    /// this is what stands there.
     pub(in crate::core) fn list(&mut self, seen: Seen) {
-        self.shown = Shown::There(seen);
+        *self = Self::from(Some(seen));
     }
 
     /// What was seen is not there any more. What is doubted stays so: nothing was found out.
@@ -99,6 +100,7 @@ impl Presence {
 
     pub(super) fn doubt(&mut self) {
         self.shown = Shown::Doubted;
+        self.probe = None;
     }
 
     /// The object of this UID is gone. Returns whether it was seen there.
