@@ -31,15 +31,16 @@ pub(super) fn decode(scope: &Scope, resource: &Resource, metadata: &ObjectMeta, 
     let uid = Uid::try_from(metadata.uid.clone()?).ok()?;
     let managed = metadata.managed_fields.as_deref().unwrap_or_default();
     let Assessment { health, message, observed_generation, terminal } = assess(resource, metadata, rest);
-    let mark = mark_of(metadata).map(Arc::new);
+    let (mark, illegible) = marked(metadata);
     let status = rest.get("status").filter(|status| !status.is_null());
     Some(Observed {
         uid,
         resource_version: metadata.resource_version.as_deref().unwrap_or_default().into(),
         generation: metadata.generation.unwrap_or(0),
         managed: managed_digest(managed),
-        managed_elsewhere: managed_elsewhere(metadata, managed, mark.as_deref()),
+        managed_elsewhere: illegible || managed_elsewhere(metadata, managed),
         mark,
+        illegible,
         labelled: label(metadata, MARK_LABEL).is_some_and(|value| super::is_ours(scope, value)),
         deleting: metadata.deletion_timestamp.is_some(),
         health,
@@ -83,12 +84,13 @@ struct Glance {
 
 fn details(metadata: &ObjectMeta) -> Details {
     let managed = metadata.managed_fields.as_deref().unwrap_or_default();
-    let mark = mark_of(metadata).map(Arc::new);
+    let (mark, illegible) = marked(metadata);
     Details {
         generation: metadata.generation.unwrap_or(0),
         managed: managed_digest(managed),
-        managed_elsewhere: managed_elsewhere(metadata, managed, mark.as_deref()),
+        managed_elsewhere: illegible || managed_elsewhere(metadata, managed),
         mark,
+        illegible,
         deleting: metadata.deletion_timestamp.is_some(),
         others: others_digest(managed),
     }
@@ -102,6 +104,14 @@ pub(super) fn key_of(resource: &Resource, metadata: &ObjectMeta) -> Option<Objec
 /// The mark, if there is a readable one.
 pub(super) fn mark_of(metadata: &ObjectMeta) -> Option<Mark> {
     Mark::decode(metadata.annotations.as_ref()?.get(MARK_ANNOTATION)?).ok()
+}
+
+/// The mark, and whether there is one that cannot be read: of a later layout, perhaps of another hub's agent.
+fn marked(metadata: &ObjectMeta) -> (Option<Arc<Mark>>, bool) {
+    let mark = mark_of(metadata).map(Arc::new);
+    let annotated = metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(MARK_ANNOTATION));
+    let illegible = annotated && mark.is_none();
+    (mark, illegible)
 }
 
 fn label<'a>(metadata: &'a ObjectMeta, name: &str) -> Option<&'a String> {
@@ -160,14 +170,10 @@ fn digest_of<'a>(entries: impl Iterator<Item = &'a ManagedFieldsEntry>, domain: 
     Some(hasher.finish())
 }
 
-/// `mark` is its own, if that can be read.
-fn managed_elsewhere(metadata: &ObjectMeta, managed: &[ManagedFieldsEntry], mark: Option<&Mark>) -> bool {
+fn managed_elsewhere(metadata: &ObjectMeta, managed: &[ManagedFieldsEntry]) -> bool {
     let annotated =
         |name: &&str| metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(*name));
-    // A mark of a later layout, perhaps of another hub's agent.
-    let illegible = annotated(&MARK_ANNOTATION) && mark.is_none();
-    illegible
-        || managed.iter().any(fields::is_foreign_apply)
+    managed.iter().any(fields::is_foreign_apply)
         || FOREIGN_ANNOTATIONS.iter().any(annotated)
         || FOREIGN_LABELS
             .iter()

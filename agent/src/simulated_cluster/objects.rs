@@ -158,6 +158,7 @@ impl Local {
             terminal: self.terminal(key),
             template: None,
             status,
+            illegible: false,
             managed_elsewhere: self.declarative,
             others: self.rival.map(|rival| Digest::of(&[rival])),
         }

@@ -100,6 +100,21 @@ fn objects_of_other_declarative_tools_are_recognised() {
     ));
 }
 
+/// Perhaps it is of a later build of this very agent.
+#[test]
+fn a_mark_that_cannot_be_read_is_not_taken_for_none() {
+    let of = |annotations: Value| {
+        let metadata = json!({"name": "a", "uid": "u-1", "annotations": annotations});
+        let told = decoded(&resource("", "ConfigMap", false), &metadata, Value::Null);
+        let found = listed(&metadata).expect("it can be read").expect("it has a name and a UID");
+        assert_eq!(found.details().map(|details| details.illegible), Some(told.illegible));
+        assert!(told.mark.is_none());
+        told.illegible
+    };
+    assert!(of(json!({MARK_ANNOTATION: "{\"v\":2}"})));
+    assert!(!of(json!({"example.com/other": "{\"v\":2}"})));
+}
+
 fn listed(metadata: &Value) -> serde_json::Result<Option<ListedItem>> {
     decode_listed(&scope(), &resource("", "ConfigMap", false), metadata.to_string().into())
 }

@@ -444,7 +444,8 @@ fn matter_of_assigned(model: &Model, me: Me, entry: &Entry, object: &Object, lis
         return Matter::Withheld;
     }
     // It waits for another object to be gone, and the watch may have missed just that.
-    let in_the_way = |reason| matches!(reason, Reason::Conflict | Reason::Copy | Reason::Unmanaged);
+    let in_the_way =
+        |reason| matches!(reason, Reason::Conflict | Reason::Copy | Reason::Unmanaged | Reason::AgentTooOld);
     let awaited = object.seen().filter(|seen| match object.outcome.reason {
         Some(Reason::Finalizing) => true,
         // A list shows only of objects with our label that they are gone.

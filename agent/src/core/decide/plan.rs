@@ -131,6 +131,10 @@ pub(in crate::core) enum NoAction {
     Terminal,
 }
 
+/// What is said of an object that nothing but its mark could tell the owner of.
+pub(in crate::core) const ILLEGIBLE: &str = "the existing object carries a mark that this version of the agent cannot read, and is left alone. Upgrade the agent, or \
+     remove the annotation tideline.dev/source if no Tideline agent wrote it";
+
 /// The mark that a local object of this entry must carry.
 pub(in crate::core) fn mark_of(me: Me, entry: &Entry, policy: &ApplyPolicy, origin: Origin) -> Mark {
     // The report policy is no part of what is written: a change of it writes nothing anew.
@@ -271,6 +275,8 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
                  tideline.dev/agent and annotation tideline.dev/source",
             );
         }
+        // Whoever wrote it knew more than this build: it is adopted by no policy.
+        (None, None) if seen.illegible => return Decision::Skip(Reason::AgentTooOld, ILLEGIBLE),
         // A create-only object that is about to be deleted would count as created.
         (None, None) if !seen.deleting => return adopt(entry, policy, seen),
         (Some(Ownership::Copy | Ownership::Ours) | None, _) => {}

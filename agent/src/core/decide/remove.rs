@@ -175,8 +175,15 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
         Some(Ownership::Ours) => dispose(evidence, seen.uid.clone(), record),
         Some(Ownership::Copy) if recorded => Verdict::Hold(Reason::Copy),
         None if recorded => dispose(evidence, seen.uid.clone(), record),
+        // It may be just the object that is to go: a later build wrote its mark.
+        None if is_illegible(seen) => Verdict::Hold(Reason::AgentTooOld),
         Some(Ownership::Copy | Ownership::Foreign) | None => Verdict::Forget,
     }
+}
+
+/// Whether it carries our label, and a mark that does not say whose it is.
+const fn is_illegible(seen: &Seen) -> bool {
+    seen.illegible && seen.labelled
 }
 
 /// A tombstone does, whatever source of ours the object is of: an agent that saw every step has handed it from one to the
@@ -231,6 +238,7 @@ fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
         mark == Some(Ownership::Ours) || (mark.is_none() && recorded)
     };
     match (record, seen) {
+        (_, Some(seen)) if !ours(seen) && is_illegible(seen) => Verdict::Wait,
         (_, Some(seen)) if !ours(seen) => Verdict::Forget,
         (_, Some(seen)) if seen.deleting => Verdict::Wait,
         (_, Some(seen)) if assigned.is_some_and(|policy| refuses(entry, policy, seen).is_some()) => {

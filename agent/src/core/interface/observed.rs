@@ -22,6 +22,7 @@ pub enum Served {
 
 /// What is known of a local object from a list, a watch or a write. Cheap: no spec.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is of one thing about an object, as its metadata says it")]
 pub struct Observed {
     pub key: ObjectKey,
     pub uid: Uid,
@@ -32,6 +33,8 @@ pub struct Observed {
     pub managed: Option<Digest>,
     /// The mark, if there is a readable one.
     pub mark: Option<Arc<Mark>>,
+    /// There is a mark that this build cannot read: of a later layout, or of nobody.
+    pub illegible: bool,
     /// Whether the label names this target.
     pub labelled: bool,
     /// It has a deletionTimestamp.
@@ -70,6 +73,7 @@ pub struct Details {
     pub generation: i64,
     pub managed: Option<Digest>,
     pub mark: Option<Arc<Mark>>,
+    pub illegible: bool,
     pub deleting: bool,
     pub managed_elsewhere: bool,
     pub others: Option<Digest>,
@@ -95,8 +99,8 @@ impl ListedItem {
 impl From<Observed> for ListedItem {
     fn from(observed: Observed) -> Self {
         let Observed { key, uid, resource_version, generation, managed, mark, labelled, deleting, .. } = observed;
-        let Observed { managed_elsewhere, others, .. } = observed;
-        let details = Details { generation, managed, mark, deleting, managed_elsewhere, others };
+        let Observed { illegible, managed_elsewhere, others, .. } = observed;
+        let details = Details { generation, managed, mark, illegible, deleting, managed_elsewhere, others };
         Self::new(key, uid, resource_version, labelled, || Some(details))
     }
 }

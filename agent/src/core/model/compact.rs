@@ -291,6 +291,8 @@ impl CompactSeen {
             generation,
             managed,
             mark: Some(mark),
+            // It was read.
+            illegible: _,
             labelled,
             deleting: false,
             managed_elsewhere,
@@ -357,6 +359,7 @@ impl CompactSeen {
                 prune_adopted: *prune_adopted,
                 origin: record.origin,
             })),
+            illegible: false,
             labelled: *labelled,
             deleting: false,
             managed_elsewhere: *managed_elsewhere,

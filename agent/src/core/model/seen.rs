@@ -8,12 +8,15 @@ use crate::core::interface::observed::{Details, ListedItem, Observed};
 
 /// What decisions are made from.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is of one thing about an object, as its metadata says it")]
 pub(in crate::core) struct Seen {
     pub(in crate::core) uid: Uid,
     pub(in crate::core) resource_version: Arc<str>,
     pub(in crate::core) generation: i64,
     pub(in crate::core) managed: Option<Digest>,
     pub(in crate::core) mark: Option<Arc<Mark>>,
+    /// There is a mark, and it cannot be read.
+    pub(in crate::core) illegible: bool,
     pub(in crate::core) labelled: bool,
     pub(in crate::core) deleting: bool,
     pub(in crate::core) managed_elsewhere: bool,
@@ -30,6 +33,7 @@ impl From<&Observed> for Seen {
             generation: observed.generation,
             managed: observed.managed,
             mark: observed.mark.clone(),
+            illegible: observed.illegible,
             labelled: observed.labelled,
             deleting: observed.deleting,
             managed_elsewhere: observed.managed_elsewhere,
@@ -42,13 +46,15 @@ impl From<&Observed> for Seen {
 impl Seen {
     /// None if the details cannot be read.
     pub(in crate::core) fn of_listed(item: &ListedItem) -> Option<Self> {
-        let Details { generation, managed, mark, deleting, managed_elsewhere, others } = item.details()?.clone();
+        let Details { generation, managed, mark, illegible, deleting, managed_elsewhere, others } =
+            item.details()?.clone();
         Some(Self {
             uid: item.uid.clone(),
             resource_version: Arc::clone(&item.resource_version),
             generation,
             managed,
             mark,
+            illegible,
             labelled: item.labelled,
             deleting,
             managed_elsewhere,
@@ -65,6 +71,7 @@ impl Seen {
             && self.labelled == other.labelled
             && self.deleting == other.deleting
             && self.mark == other.mark
+            && self.illegible == other.illegible
     }
 
     /// Whether this is an earlier state of the same object. Resource versions of one object are comparable where they

@@ -12,7 +12,7 @@ use super::queue::Next;
 use crate::core::Core;
 use crate::core::decide::approve::is_approved_in_advance;
 use crate::core::decide::fuse::Passage;
-use crate::core::decide::plan::is_made_once;
+use crate::core::decide::plan::{ILLEGIBLE, is_made_once};
 use crate::core::decide::remove::{Evidence, Ground, Inspection, Verdict, may_delete};
 use crate::core::interface::effect::{Effects, Op};
 use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
@@ -205,7 +205,8 @@ impl Core {
                 self.retry_removal(now, tombstone, None);
             }
             Verdict::Hold(reason) => {
-                self.removal_state(now, tombstone, RemovalState::Held(reason, String::new()));
+                let message = if reason == Reason::AgentTooOld { ILLEGIBLE } else { "" };
+                self.removal_state(now, tombstone, RemovalState::Held(reason, message.to_owned()));
                 self.retry_removal(now, tombstone, None);
             }
         }

@@ -197,7 +197,10 @@ impl Core {
                 object.presence.found_by_creation(Seen::from(&*observed));
                 let failures = object.work.failures();
                 // That it is another's, which was said of what stands there, is still so.
-                let said = matches!(object.outcome.reason, Some(Reason::Unmanaged | Reason::Conflict | Reason::Copy));
+                let said = matches!(
+                    object.outcome.reason,
+                    Some(Reason::Unmanaged | Reason::Conflict | Reason::Copy | Reason::AgentTooOld)
+                );
                 if failures >= TRIES_MAX && !said && self.model.desired.get(key) == Some(entry) {
                     let message = "another client creates this object each time before the agent does".to_owned();
                     self.conclude(now, key, Progress::Failed, Some(Reason::Conflict), message);

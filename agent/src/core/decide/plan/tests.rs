@@ -40,6 +40,7 @@ impl Case {
             mark: Some(Arc::new(mark)),
             labelled: true,
             deleting: false,
+            illegible: false,
             managed_elsewhere: false,
             observed_generation: None,
             others: None,
@@ -490,6 +491,11 @@ fn an_object_unknown_to_the_journal_is_judged_by_its_mark() {
                 case.policy.takeover = Takeover::Always;
                 case.policy.conflicts = ConflictPolicy::Force;
             }),
+            ("a mark that cannot be read, to be taken over always", |case| {
+                case.record = None;
+                (case.seen().mark, case.seen().illegible) = (None, true);
+                case.policy.takeover = Takeover::Always;
+            }),
             ("unmarked, never to be taken over", |case| {
                 case.record = None;
                 case.seen().mark = None;
@@ -527,6 +533,7 @@ fn an_object_unknown_to_the_journal_is_judged_by_its_mark() {
             unmarked                                   Apply u1 Adopt Adopted
             unmarked, and Helm's                       Skip(Unmanaged)
             the same, to be taken over always          Apply u1 Adopt Adopted
+            a mark that cannot be read, to be taken over always Skip(AgentTooOld)
             unmarked, never to be taken over           Skip(Unmanaged)
             unmarked, create-only                      TransferOwnership u1 Adopted
             unmarked, and Helm's, create-only          Skip(Unmanaged)

@@ -48,6 +48,7 @@ impl Case {
             mark: Some(Arc::new(mark_of(me(), &former, &policy, Origin::Created))),
             labelled: true,
             deleting: false,
+            illegible: false,
             managed_elsewhere: false,
             observed_generation: None,
             others: None,
@@ -154,6 +155,16 @@ fn only_our_own_objects_are_deleted() {
             ("another hub's", |case| {
                 case.mark().hub = "33333333-3333-4333-8333-333333333333".parse().unwrap();
             }),
+            ("a mark that cannot be read", |case| {
+                case.record = None;
+                illegible(case);
+            }),
+            ("the same, and the journal knows it", illegible),
+            ("the same without our label, and unknown", |case| {
+                case.record = None;
+                illegible(case);
+                case.seen().labelled = false;
+            }),
             ("a copy of another object", |case| {
                 case.record = None;
                 case.mark().local = key("", "ConfigMap", "other");
@@ -202,6 +213,9 @@ fn only_our_own_objects_are_deleted() {
             not in the journal, unmarked                   Forget
             somebody else's with the same name, unmarked   Forget
             another hub's                                  Forget
+            a mark that cannot be read                     Hold(AgentTooOld)
+            the same, and the journal knows it             Delete u1
+            the same without our label, and unknown        Forget
             a copy of another object                       Forget
             ours, but its mark is a copy                   Hold(Copy)
             of another target                              Forget
@@ -308,6 +322,11 @@ fn the_least_destructive_policy_decides() {
 }
 
 /// It counts as adopted, is to be pruned as if it had been created, and something else manages it too.
+/// A later build has written its mark.
+fn illegible(case: &mut Case) {
+    (case.seen().mark, case.seen().illegible, case.seen().managed_elsewhere) = (None, true, true);
+}
+
 fn as_created(case: &mut Case, by: Takeover) {
     let policy = PrunePolicy { prune_adopted: PruneAdopted::AsCreated, ..SAYS_DELETE };
     case.policy = RemovalPolicy::Tombstone(policy.overtaken(by));
@@ -426,6 +445,10 @@ fn an_object_due_for_orphaning_that_is_assigned_again_is_adopted() {
                 case.assigned.takeover = Takeover::Never;
                 case.entry.as_mut().unwrap().implied = true;
             }),
+            ("its mark cannot be read, and the journal was lost", |case| {
+                case.record = None;
+                illegible(case);
+            }),
             ("takeover IfUnmanaged, and others manage it", |case| case.seen().managed_elsewhere = true),
             ("it was to be deleted, which is void", |case| case.policy = RemovalPolicy::Tombstone(SAYS_DELETE)),
         ],
@@ -440,6 +463,7 @@ fn an_object_due_for_orphaning_that_is_assigned_again_is_adopted() {
             let go of already                              Forget
             takeover Never                                 Orphan u1
             takeover Never, of something implied           TransferOwnership
+            its mark cannot be read, and the journal was lost Wait
             takeover IfUnmanaged, and others manage it     Orphan u1
             it was to be deleted, which is void            Forget
         "]],

@@ -18,6 +18,7 @@ fn object(entry: &Entry) -> Object {
         mark: Some(Arc::new(mark_of(me(), entry, &ApplyPolicy::default(), Origin::Created))),
         labelled: true,
         deleting: false,
+        illegible: false,
         managed_elsewhere: false,
         observed_generation: Some(3),
         others: None,

@@ -16,6 +16,7 @@ fn seen(number: u128, version: &str) -> Seen {
         mark: None,
         labelled: true,
         deleting: false,
+        illegible: false,
         managed_elsewhere: false,
         observed_generation: None,
         others: None,

@@ -171,6 +171,7 @@ fn observed(entry: &Entry, policy: &ApplyPolicy) -> Observed {
         terminal: None,
         template: None,
         status: None,
+        illegible: false,
         managed_elsewhere: false,
         others: None,
     }

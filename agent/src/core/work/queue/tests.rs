@@ -459,6 +459,7 @@ fn created(key: &ObjectKey, terminal: Option<Terminal>) -> Observed {
         terminal,
         template: None,
         status: None,
+        illegible: false,
         managed_elsewhere: false,
         others: None,
     }
@@ -533,6 +534,7 @@ fn standing(entry: &Entry, policy: &ApplyPolicy, version: &str) -> Observed {
         terminal: None,
         template: None,
         status: None,
+        illegible: false,
         managed_elsewhere: false,
         others: None,
     }

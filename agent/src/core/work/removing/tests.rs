@@ -66,6 +66,7 @@ fn standing(uid: &str, source: u64) -> Observed {
         template: None,
         status: None,
         others: None,
+        illegible: false,
         managed_elsewhere: false,
     }
 }

@@ -120,6 +120,7 @@ fn observed(source: Option<u64>, changed: bool) -> Observed {
         terminal: None,
         template: None,
         status: None,
+        illegible: false,
         managed_elsewhere: false,
         others: None,
     }
