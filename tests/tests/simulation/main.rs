@@ -18,6 +18,7 @@ mod jobs;
 mod journal;
 mod plans;
 mod random;
+mod set_back;
 mod traces;
 mod versions;
 mod wire;

@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_agent::core::Event;
-use tideline_agent::simulated_cluster::{Means, Stripped};
+use tideline_agent::simulated_cluster::{Backup, Means, Stripped};
 use tideline_common::replay::RunNumbers;
 use tideline_common::wire::v1::{Decommission, ObjectReport, RefusalKind};
-use tideline_common::{Reason, Tombstone};
+use tideline_common::{GroupKind, Reason, Tombstone};
 use tideline_hub::summary::TargetReports;
 
 use super::{Happening, Standing, Stream, World};
@@ -355,6 +355,20 @@ impl World {
             return;
         }
         let kind = self.random.pick(&kinds).clone();
+        self.lose_watch_of(kind);
+    }
+
+    /// The store of the API server is restored from a backup, under an agent that goes on. No watch does.
+    pub(crate) fn set_back_cluster(&mut self, to: Backup) {
+        self.note(|| "the cluster is SET BACK".to_owned());
+        self.cluster.set_back(to);
+        for kind in self.agent.streams.keys().cloned().collect::<Vec<_>>() {
+            self.lose_watch_of(kind);
+        }
+        self.cluster_changed();
+    }
+
+    fn lose_watch_of(&mut self, kind: GroupKind) {
         self.note(|| format!("watch of {kind} is lost"));
         self.streams += 1;
         let (run, stream) = (self.agent.run, self.streams);
