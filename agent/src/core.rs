@@ -247,7 +247,7 @@ impl Core {
             core.model.compact_if_many();
         }
         core.model.resume_restored(kinds, came_back);
-        for (key, record) in applied {
+        for (key, record) in drain_from_end(applied) {
             core.model.kinds.refer(&key, &record.version);
             core.model.there_was(&key.kind, &record.version);
             core.model.objects.at(&key).record = Some(record);
@@ -426,6 +426,17 @@ impl Core {
             out.push(Effect::Stopped);
         }
     }
+}
+
+/// What is in a vector, from its end, and with its memory given back on the way: what is made of it takes as much.
+fn drain_from_end<T>(mut all: Vec<T>) -> impl Iterator<Item = T> {
+    std::iter::from_fn(move || {
+        let last = all.pop();
+        if all.len() < all.capacity() / 2 {
+            all.shrink_to_fit();
+        }
+        last
+    })
 }
 
 /// Whether an API server has answered a list, and is not just away.

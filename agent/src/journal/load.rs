@@ -69,6 +69,8 @@ pub(super) fn load(path: &Path, engine: &Engine, existed: bool, step: &dyn Fn())
         loaded.entries.push(entry);
         Ok(())
     })?;
+    // About as many, of a few hundred bytes each: growing by doubling, it would be there twice at the end.
+    loaded.applied.reserve_exact(loaded.entries.len());
     engine.scan(Table::Applied, |key, value| {
         count(key, value);
         let mut applied: (ObjectKey, AppliedRecord) = record::read(Table::Applied, key, value)?;
