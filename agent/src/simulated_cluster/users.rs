@@ -43,7 +43,7 @@ impl Cluster {
         });
     }
 
-    /// Somebody applies a field of ours, or lets go of it.
+    /// Somebody applies a field of ours, or gives it up.
     pub fn contest(&mut self, key: &ObjectKey, rival: Option<u8>) {
         self.change(key, |local| local.rival = rival);
     }
@@ -71,12 +71,12 @@ impl Cluster {
 
     /// Somebody makes an object of theirs, where there is none.
     pub fn intrude(&mut self, key: &ObjectKey, means: Means) {
-        self.settle(key, |local| local.declarative = means == Means::Declaratively);
+        self.add(key, |local| local.declarative = means == Means::Declaratively);
     }
 
     /// The same, with a mark that was written for another place, or by another hub.
     pub fn copy_to(&mut self, key: &ObjectKey, mark: &Arc<Mark>) {
-        self.settle(key, |local| *local = local.clone().marked(mark));
+        self.add(key, |local| *local = local.clone().marked(mark));
     }
 
     /// An object with our own mark, of a source that is not assigned.
@@ -111,7 +111,7 @@ impl Cluster {
         self.change(key, |local| *local = local.clone().marked(&Arc::new(mark)));
     }
 
-    fn settle(&mut self, key: &ObjectKey, how: impl FnOnce(&mut Local)) {
+    fn add(&mut self, key: &ObjectKey, how: impl FnOnce(&mut Local)) {
         if self.admits(key).is_ok() && !self.objects.contains_key(key) {
             let mut local = self.new_object();
             how(&mut local);
