@@ -9,7 +9,8 @@
 //! ```
 //!
 //! Two strikes: what is suspect in both lists is a finding, is counted and acted on; what is suspect once was in transition.
-//! That goes for what both lists show as older than it was seen, too: then the cluster was set back. A finding enters the core as if a watch had shown it, so the patrol decides nothing by itself: it asks
+//! That goes for what both lists show as older than it was seen, too: then the cluster was set back. A finding enters the core
+//! as if a watch had shown it, so the patrol decides nothing by itself: it asks
 //! [`plan`](crate::core::decide::plan) what it would do about the listed object, and anything but nothing is suspect. Nothing
 //! is ever deleted for what a list says.
 
