@@ -3,10 +3,11 @@
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use tideline_common::limits::STATUS_LEVELS_MAX;
+use tideline_common::limits::{STATUS_BYTES_MAX, STATUS_LEVELS_MAX};
 use tideline_common::{ApplyPolicy, EntryState, Gate, ReportClass, StatusPaths};
 
 use super::class::is_too_large;
+use super::page::LOOKED_AT_MAX;
 use super::*;
 use crate::core::tests::world::{World, config};
 use crate::core::tests::{attested, key};
