@@ -61,8 +61,10 @@ impl Core {
         self.unsee(kind, |key| !listed.contains(key));
         self.audit.copies.listed(kind, &listed);
         for observed in objects {
-            self.may_be_late(&observed);
-            self.take_in(now, observed, before);
+            let key = observed.key.clone();
+            if self.take_in(now, observed, before) {
+                self.may_be_late(key);
+            }
         }
         self.model.restored.listed(kind);
         for key in self.model.keys_of(kind) {
@@ -79,11 +81,12 @@ impl Core {
         self.take_in(now, observed, listed);
     }
 
-    /// A list or a watch shows an object. `listed` says that everything of its kind was looked at before.
-    fn take_in(&mut self, now: Monotonic, observed: Observed, listed: bool) {
+    /// A list or a watch shows an object. `listed` says that everything of its kind was looked at before. Returns whether
+    /// something later was seen of it, and it is idle.
+    fn take_in(&mut self, now: Monotonic, observed: Observed, listed: bool) -> bool {
         let key = observed.key.clone();
         if !self.model.kinds.is_needed(&key.kind) {
-            return;
+            return false;
         }
         let ownership = self.model.me().zip(observed.mark.as_ref()).map(|(me, mark)| mark.ownership(me, &key));
         if ownership == Some(Ownership::Copy) {
@@ -93,13 +96,17 @@ impl Core {
         }
         // Copies and strangers that only carry our label are none of our business otherwise.
         if ownership != Some(Ownership::Ours) && !self.model.objects.contains_key(&key) {
-            return;
+            return false;
         }
         self.may_have_come_back(&key, &observed.uid, observed.mark.as_deref(), listed);
         // The status of one that is being deleted changes all the time, and nothing can be created in it.
         let takes_objects = key.kind.is("", "Namespace") && !observed.deleting;
-        let news = self.see(&key, observed);
-        let waits = self.model.objects.get(&key).is_some_and(|object| object.work.is_waiting());
+        let looked = self.see(&key, observed);
+        let news = looked == Some(true);
+        let object = self.model.objects.get(&key);
+        let waits = object.as_ref().is_some_and(|object| object.work.is_waiting());
+        let late = looked.is_none() && object.as_ref().is_some_and(|object| !object.work.is_busy());
+        drop(object);
         // What waits for its retry is not tried sooner because its status changes.
         if news || !waits {
             self.enqueue(&key);
@@ -108,6 +115,7 @@ impl Core {
         if news && takes_objects {
             self.wake_namespace(&key.name);
         }
+        late
     }
 
     /// An object is about to be seen. `listed` says that its kind was listed completely before: if it was not there then, it
@@ -126,14 +134,14 @@ impl Core {
         }
     }
 
-    /// Takes a look at an object into account, unless a later one was. Returns whether it could change a decision.
-    pub(in crate::core) fn see(&mut self, key: &ObjectKey, observed: Observed) -> bool {
+    /// Takes a look at an object into account: whether it could change a decision. None if a later look was taken.
+    pub(in crate::core) fn see(&mut self, key: &ObjectKey, observed: Observed) -> Option<bool> {
         let set_back = shows_set_back(&self.model, key, observed.mark.as_deref());
         let facts: Vec<_> = observed.terminal.map_or_else(Vec::new, |fact| {
             let sources = self.model.sources_of(key, &observed.uid, observed.mark.as_deref());
             sources.into_iter().map(|source| (source, fact)).collect()
         });
-        let Some(news) = self.model.see(key, observed) else { return false };
+        let news = self.model.see(key, observed)?;
         if set_back {
             self.model.journal_age = JournalAge::SetBack;
         }
@@ -143,7 +151,7 @@ impl Core {
         for (source, fact) in facts {
             self.guards.ran.note(&mut self.model, key, source, fact);
         }
-        news
+        Some(news)
     }
 
     /// The same of an object that was read, whatever its labels. What is not ours any more is not kept: no watch would tell of
@@ -151,7 +159,7 @@ impl Core {
     pub(in crate::core) fn see_live(&mut self, key: &ObjectKey, observed: Observed) -> bool {
         let known = self.model.objects.get(key).is_some_and(|object| object.record.is_some());
         if observed.labelled || known {
-            return self.see(key, observed);
+            return self.see(key, observed) == Some(true);
         }
         let Some(object) = self.model.objects.get_mut(key) else { return false };
         let stood = object.seen().is_some();

@@ -73,7 +73,7 @@ struct CompactSeen {
     managed_elsewhere: bool,
 }
 
-#[derive(Clone, Debug, Default)]
+#[derive(Debug)]
 struct Rare {
     /// Of the Pods of a Job.
     template: Option<Digest>,
@@ -223,11 +223,12 @@ impl Compact {
     pub(in crate::core) fn expand(&self) -> Object {
         let Self { entry, queued, tried, progress, listed_in, told, .. } = self;
         let record = self.record();
-        let Rare { template: _, written_as, status } = self.rare();
+        let rare = self.rare.as_deref();
+        let written_as = rare.and_then(|rare| rare.written_as);
         let seen = self.seen.as_ref().map(|seen| seen.expand(&record, entry, written_as));
         let status = match self.status {
             CompactStatus::None => Status::None,
-            CompactStatus::Known => status.map_or(Status::None, Status::Known),
+            CompactStatus::Known => rare.and_then(|rare| rare.status.clone()).map_or(Status::None, Status::Known),
             CompactStatus::Dropped { failed } => Status::Dropped { failed },
             CompactStatus::Awaited { failed } => Status::Awaited { failed },
             CompactStatus::Unreadable { failed } => Status::Unreadable { failed },
@@ -249,10 +250,6 @@ impl Compact {
             stood_as: Some(Arc::clone(entry)),
             ..Object::default()
         }
-    }
-
-    fn rare(&self) -> Rare {
-        self.rare.as_deref().cloned().unwrap_or_default()
     }
 
     fn record(&self) -> AppliedRecord {
@@ -277,7 +274,7 @@ impl Compact {
             change_detector: ChangeDetector::Owner,
             left: None,
             local: Arc::default(),
-            template: self.rare().template,
+            template: self.rare.as_deref().and_then(|rare| rare.template),
         }
     }
 }

@@ -32,15 +32,11 @@ impl Core {
         }
     }
 
-    /// A list shows an assigned object as it was before what was seen. The list may be late, or the cluster was set back, as
-    /// where it follows on watches that were lost with the API server: a read tells which.
-    pub(in crate::core) fn may_be_late(&mut self, observed: &Observed) {
-        let Some(object) = self.model.objects.get(&observed.key).filter(|object| !object.work.is_busy()) else {
-            return;
-        };
-        let late = object.seen().is_some_and(|seen| Seen::from(observed).is_older_than(seen));
-        if late && self.model.desired.get(&observed.key).is_some() {
-            self.work.read(observed.key.clone(), ReadFor::Write);
+    /// A list shows an object as it was before what was seen. The list may be late, or the cluster was set back, as where it
+    /// follows on watches that were lost with the API server: a read of what is assigned tells which.
+    pub(in crate::core) fn may_be_late(&mut self, key: ObjectKey) {
+        if self.model.desired.get(&key).is_some() {
+            self.work.read(key, ReadFor::Write);
         }
     }
 
