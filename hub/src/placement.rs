@@ -10,6 +10,7 @@
 //! ```
 
 mod assignment;
+mod counted;
 mod index;
 mod inventory;
 mod listing;

@@ -10,7 +10,7 @@ use super::inventory::{Inventory, Target};
 use super::listing::Listing;
 use super::object::{Form, Settle, State, Wanted};
 use super::rule::{PlacementRule, SpaceRule};
-use super::space::{Space, either, implied_policy};
+use super::space::{Space, implied_policy};
 use super::wants::Wants;
 use super::{Assignment, Change, GroupResource, PlacementId};
 use crate::clean::{Labels, Source, implied_namespace};
@@ -351,14 +351,7 @@ impl Pass<'_> {
         object.emitted = assignment;
         let after = object.emitted_by_destination();
         let namespace = object.key.namespace.clone();
-        if before.iter().all(|(at, targets)| after.get(at).is_some_and(|after| targets.is_subset(after))) {
-            if let Some(known) = space.namespaces.get(&namespace) {
-                let implied = either(known.implied.clone(), after);
-                space.set_implied(&namespace, implied);
-            }
-        } else {
-            space.refresh_implied(&namespace);
-        }
+        space.holders_changed(&namespace, &before, &after);
     }
 
     fn wanted(&self, space: &Space, index: u32) -> Wanted {
@@ -388,10 +381,10 @@ impl Pass<'_> {
         {
             // Of those that every cluster has of its own only what is called otherwise is brought along.
             let implied = namespace.implied.iter().filter(|(at, _)| outbound.is_some() || at.is_some());
-            for (destination, targets) in implied {
+            for (destination, holders) in implied {
                 let name = destination.as_deref().unwrap_or(&object.key.name);
                 let input = implied_namespace(name, &object.labels);
-                let form = Form { policy: self.implied_policy.clone(), input, targets: targets.clone() };
+                let form = Form { policy: self.implied_policy.clone(), input, targets: holders.targets().clone() };
                 wanted.implied.insert(destination.clone(), form);
             }
         }

@@ -5,6 +5,7 @@ use std::time::Duration;
 use roaring::RoaringBitmap;
 use tideline_common::{ApplyPolicy, Monotonic, ObjectKey, SpaceName, Uid};
 
+use super::counted::Counted;
 use super::inventory::{News, Reach};
 use super::listing::Listing;
 use super::object::{Object, State};
@@ -90,8 +91,8 @@ pub(super) struct Namespace {
     pub(super) object: Option<u32>,
     /// Objects in it.
     pub(super) members: RoaringBitmap,
-    /// Targets that hold any of them, by what it is called there.
-    pub(super) implied: BTreeMap<Destination, RoaringBitmap>,
+    /// Targets that hold any of them, by what it is called there, each as often as it holds one.
+    pub(super) implied: BTreeMap<Destination, Counted>,
 }
 
 impl Space {
@@ -242,8 +243,7 @@ impl Space {
             let name = object.key.namespace.clone();
             let namespace = self.namespaces.entry(name.clone()).or_default();
             namespace.members.insert(index);
-            let implied = either(namespace.implied.clone(), object.emitted_by_destination());
-            self.set_implied(&name, implied);
+            self.holders_changed(&name, &BTreeMap::new(), &object.emitted_by_destination());
         }
         self.objects[index as usize] = Some(object);
         self.by_key.insert(place, index);
@@ -270,12 +270,12 @@ impl Space {
         if let Some(namespace) = self.namespaces.get_mut(&object.key.namespace) {
             namespace.members.remove(index);
         }
+        self.holders_changed(&object.key.namespace, &object.emitted_by_destination(), &BTreeMap::new());
         if let Some(assignment) = object.emitted {
             if object.restated {
                 self.ready_changes.push(Change::Assign(Box::new(assignment.clone())));
             }
             self.leaving.insert(object.id, Leaving { assignment, until: None, heard: object.heard });
-            self.refresh_implied(&object.key.namespace);
         }
         self.free.push(index);
     }
@@ -340,18 +340,29 @@ impl Space {
         }
     }
 
-    /// Works out again which targets hold anything in a namespace.
-    pub(super) fn refresh_implied(&mut self, name: &Arc<str>) {
-        let Some(namespace) = self.namespaces.get(name) else { return };
-        let held = namespace.members.iter().filter_map(|index| self.object(index)?.emitted.as_ref());
-        let implied = held.fold(BTreeMap::new(), |all, assignment| either(all, assignment.targets_by_destination()));
-        self.set_implied(name, implied);
-    }
-
-    pub(super) fn set_implied(&mut self, name: &Arc<str>, implied: BTreeMap<Destination, RoaringBitmap>) {
-        let Some(namespace) = self.namespaces.get_mut(name) else { return };
-        if namespace.implied != implied {
-            namespace.implied = implied;
+    /// Of an object in a namespace: the targets that hold it are others now. Whoever holds anything there has the namespace.
+    pub(super) fn holders_changed(
+        &mut self,
+        namespace: &Arc<str>,
+        before: &BTreeMap<Destination, RoaringBitmap>,
+        after: &BTreeMap<Destination, RoaringBitmap>,
+    ) {
+        let Some(namespace) = self.namespaces.get_mut(namespace) else { return };
+        let nothing = RoaringBitmap::new();
+        let mut changed = false;
+        for (at, after) in after {
+            let more = after - before.get(at).unwrap_or(&nothing);
+            if !more.is_empty() {
+                changed |= namespace.implied.entry(at.clone()).or_default().add(&more);
+            }
+        }
+        for (at, before) in before {
+            let fewer = before - after.get(at).unwrap_or(&nothing);
+            let counted = namespace.implied.get_mut(at).filter(|_| !fewer.is_empty());
+            changed |= counted.is_some_and(|counted| counted.subtract(&fewer));
+        }
+        if changed {
+            namespace.implied.retain(|_, counted| !counted.is_empty());
             self.dirty.extend(namespace.object);
         }
     }
@@ -517,17 +528,6 @@ impl Space {
         let placement = PlacementId { space: self.name.clone(), uid: placement.clone() };
         self.ready_changes.push(Change::Choose { placement, chosen });
     }
-}
-
-/// The targets of both, at each destination.
-pub(super) fn either(
-    mut all: BTreeMap<Destination, RoaringBitmap>,
-    more: BTreeMap<Destination, RoaringBitmap>,
-) -> BTreeMap<Destination, RoaringBitmap> {
-    for (destination, targets) in more {
-        *all.entry(destination).or_default() |= targets;
-    }
-    all
 }
 
 /// What holds for a namespace that is only implied: created if missing, never changed or deleted.
