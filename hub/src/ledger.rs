@@ -51,6 +51,7 @@ mod missing_capabilities;
 mod page;
 mod plan;
 mod record;
+mod removals;
 mod retention;
 mod slot;
 mod tombstones;
@@ -83,6 +84,7 @@ use happened::Happened;
 use history::History;
 use log::Log;
 use missing_capabilities::MissingCapabilities;
+use removals::Removals;
 use tombstones::Tombstones;
 
 /// A target's dense number, as bitmaps hold it. Never given to another.
@@ -111,7 +113,7 @@ pub struct Ledger {
     slots: Slots,
     /// Variants that use each stored body.
     bodies: HashMap<tideline_common::Digest, BodyUse>,
-    tombstones: BTreeMap<ObjectKey, BTreeMap<Uid, Tombstones>>,
+    tombstones: Removals,
     happened: BTreeMap<ObjectKey, BTreeMap<Uid, Happened>>,
     /// What happened of sources that are not assigned any more, by when they left.
     departed: BTreeSet<(Revision, ObjectKey, Uid)>,
@@ -278,6 +280,14 @@ pub struct RemovalView<'a> {
     pub targets: RoaringBitmap,
 }
 
+impl<'a> RemovalView<'a> {
+    /// None where all targets have something in its place again.
+    fn new((key, source, tombstones): (&'a ObjectKey, &'a Uid, &'a Tombstones), held: &RoaringBitmap) -> Option<Self> {
+        let targets = tombstones.targets() - held;
+        (!targets.is_empty()).then_some(Self { key, source, origin: tombstones.origin.as_ref(), targets })
+    }
+}
+
 impl Ledger {
     /// The number of the last commit that changed any desired set.
     pub fn revision(&self) -> Revision {
@@ -356,6 +366,11 @@ impl Ledger {
         here.chain(mapped.map(|id| &*self.claims[id])).map(|claim| SourceView { claim })
     }
 
+    /// How many sources are assigned anywhere, each counted once for each destination.
+    pub fn sources_len(&self) -> usize {
+        self.claims.len()
+    }
+
     /// Every source that is assigned anywhere, in order, once for each destination.
     pub fn sources(&self) -> impl Iterator<Item = SourceView<'_>> {
         self.claims.values().map(|claim| SourceView { claim })
@@ -408,7 +423,7 @@ impl Ledger {
             next = before(space, GroupResource::new(group.clone(), format!("{resource}\0")));
         }
         let mut next = ObjectKey::new(GroupKind::new("", ""), "", "");
-        while let Some((key, _)) = self.tombstones.range(next..).next() {
+        while let Some((key, _)) = self.tombstones.places().range(next..).next() {
             kinds.insert(&key.kind);
             let behind = format!("{}\0", key.kind.kind);
             next = ObjectKey::new(GroupKind::new(key.kind.group.clone(), behind), "", "");
@@ -428,13 +443,16 @@ impl Ledger {
 
     /// Every removal that some target has not confirmed.
     pub fn removals(&self) -> impl Iterator<Item = RemovalView<'_>> {
-        self.tombstones.iter().flat_map(|at| self.removals_at(at))
+        self.tombstones.places().iter().flat_map(|at| self.removals_at(at))
     }
 
-    /// Those of one kind.
-    pub fn removals_of<'a>(&'a self, kind: &GroupKind) -> impl Iterator<Item = RemovalView<'a>> + use<'a> {
-        let (tombstones, kind) = (self.tombstones.range(ObjectKey::new(kind.clone(), "", "")..), kind.clone());
-        tombstones.take_while(move |(key, _)| key.kind == kind).flat_map(|at| self.removals_at(at))
+    /// Those of the source that was at a place of a space, and those of the same kind of which an older hub did not say whose
+    /// they are.
+    pub fn removals_from(&self, space: &SpaceName, place: &ObjectKey) -> impl Iterator<Item = RemovalView<'_>> {
+        let removals = self.tombstones.from(space, place);
+        removals.filter_map(|(key, source, tombstones)| {
+            RemovalView::new((key, source, tombstones), &slot::all_held(self.slots.claims(key)))
+        })
     }
 
     fn removals_at<'a>(
@@ -442,11 +460,7 @@ impl Ledger {
         (key, by_source): (&'a ObjectKey, &'a BTreeMap<Uid, Tombstones>),
     ) -> impl Iterator<Item = RemovalView<'a>> + use<'a> {
         let held = slot::all_held(self.slots.claims(key));
-        let view = move |(source, tombstones): (&'a Uid, &'a Tombstones)| {
-            let targets = tombstones.targets() - &held;
-            (!targets.is_empty()).then_some(RemovalView { key, source, origin: tombstones.origin.as_ref(), targets })
-        };
-        by_source.iter().filter_map(view)
+        by_source.iter().filter_map(move |(source, tombstones)| RemovalView::new((key, source, tombstones), &held))
     }
 
     /// What Placements with `numberOfTargets` have chosen.

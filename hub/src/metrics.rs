@@ -47,7 +47,7 @@ impl Collector for State {
                 }
             }
             let held: u64 = engine.ledger.kept().map(|source| source.kept().len()).sum();
-            (engine.ledger.sources().count(), engine.ledger.removals().count(), held, engine.ledger.revision())
+            (engine.ledger.sources_len(), engine.ledger.removals().count(), held, engine.ledger.revision())
         });
         let mut family = encoder.encode_descriptor(
             "targets",

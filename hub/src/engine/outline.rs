@@ -61,7 +61,7 @@ impl Engine {
         self.wholes(space).into_iter().flat_map(|whole| self.lines(&whole))
     }
 
-    /// One of [`Engine::outlines`], at the cost of one, and of what is being removed of its kind.
+    /// One of [`Engine::outlines`], at the cost of one.
     pub fn outline_of(&self, space: &SpaceName, key: &ObjectKey) -> Option<SourceOutline> {
         self.wholes_at(space, key).last().map(|whole| self.outline(whole))
     }
@@ -107,7 +107,7 @@ impl Engine {
     /// The same of one place.
     fn wholes_at(&self, space: &SpaceName, key: &ObjectKey) -> Vec<Whole<'_>> {
         let views = self.ledger.sources_from(space, key);
-        let mut wholes = self.joined(space, self.ledger.removals_of(&key.kind).collect(), views);
+        let mut wholes = self.joined(space, self.ledger.removals_from(space, key).collect(), views);
         wholes.retain(|whole| whole.place().as_ref() == Some(key));
         wholes
     }

@@ -152,7 +152,7 @@ impl Ledger {
         }
         for (place, tombstones) in tombstones {
             let tombstones = Some(tombstones).filter(|tombstones| !tombstones.is_empty());
-            put_or_remove(&mut self.tombstones, place, tombstones);
+            self.tombstones.put(place, tombstones);
         }
         for (place, happened) in happened {
             self.put_happened(place, happened);

@@ -168,13 +168,13 @@ impl<'a> TargetView<'a> {
     fn tombstones_after(&self, after: Option<&ObjectKey>) -> impl Iterator<Item = Unassignment> + use<'a> {
         let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
         let Self { ledger, index, .. } = *self;
-        let tombstones = ledger.tombstones.range((after, Bound::Unbounded));
+        let tombstones = ledger.tombstones.places().range((after, Bound::Unbounded));
         tombstones.filter_map(move |(key, _)| ledger.tombstone_at(index, key))
     }
 
     /// Whether this is one of them.
     pub fn is_leaving(&self, key: &ObjectKey, source: &Uid) -> bool {
-        let tombstones = self.ledger.tombstones.get(key).and_then(|by_source| by_source.get(source));
+        let tombstones = self.ledger.tombstones.get(key, source);
         tombstones.is_some_and(|tombstones| tombstones.at(self.index).is_some())
     }
 
@@ -293,7 +293,7 @@ impl Ledger {
     /// The removal that a target has not confirmed at one place.
     fn tombstone_at(&self, target: TargetIndex, key: &ObjectKey) -> Option<Unassignment> {
         let (source, (policy, at)) =
-            self.tombstones.get(key)?.iter().find_map(|(source, tombstones)| Some((source, tombstones.at(target)?)))?;
+            self.tombstones.at(key)?.iter().find_map(|(source, tombstones)| Some((source, tombstones.at(target)?)))?;
         Some(Tombstone { key: key.clone(), source: source.clone() }.under(policy, at))
     }
 }

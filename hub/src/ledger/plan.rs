@@ -10,6 +10,7 @@ use super::broken;
 use super::claim::{Body, Claim, ClaimId};
 use super::history::{Fresh, Occasion};
 use super::missing_capabilities::MissingCapabilities;
+use super::removals::Places;
 use super::slot::{Difference, held_continuously, settle};
 use super::tombstones::{self, Tombstones};
 use super::{BodyUse, Happened, Ledger, SourceView, TargetIndex, first_of, holder, record};
@@ -44,9 +45,6 @@ impl Ledger {
         draft.finish(allowance)
     }
 }
-
-/// By destination and source.
-type Places<T> = BTreeMap<ObjectKey, BTreeMap<Uid, T>>;
 
 /// What becomes of what nothing wants any more.
 #[derive(Clone, Copy, Debug)]
@@ -161,9 +159,11 @@ impl<'a> Draft<'a> {
             Change::History(change) => {
                 if self.broken.take(self.ledger, change) {
                     self.doubt_what_ran();
-                    for key in self.ledger.tombstones.keys() {
+                    for key in self.ledger.tombstones.places().keys() {
                         let kept = held_continuously(self.ledger.slots.claims(key));
-                        for tombstones in staged(&mut self.tombstones, &self.ledger.tombstones, key).values_mut() {
+                        for tombstones in
+                            staged(&mut self.tombstones, self.ledger.tombstones.places(), key).values_mut()
+                        {
                             tombstones.restrict(&kept);
                         }
                     }
@@ -232,9 +232,9 @@ impl<'a> Draft<'a> {
             let there = staged(&mut self.happened, &self.ledger.happened, key);
             there.values_mut().filter(|happened| !remains(happened)).for_each(|it| *it = Happened::default());
         }
-        for (key, by_source) in &self.ledger.tombstones {
+        for (key, by_source) in self.ledger.tombstones.places() {
             if by_source.values().any(|tombstones| tombstones.at(index).is_some()) {
-                for tombstones in staged(&mut self.tombstones, &self.ledger.tombstones, key).values_mut() {
+                for tombstones in staged(&mut self.tombstones, self.ledger.tombstones.places(), key).values_mut() {
                     tombstones.remove(&RoaringBitmap::from_iter([index]));
                 }
             }
@@ -245,10 +245,11 @@ impl<'a> Draft<'a> {
     fn confirm(&mut self, target: TargetId, accepted: Version, tombstone: Tombstone) {
         let Some(index) = self.ledger.index_of(target) else { return };
         let Tombstone { key, source } = tombstone;
-        let known = self.ledger.tombstones.get(&key).and_then(|by_source| by_source.get(&source));
+        let known = self.ledger.tombstones.get(&key, &source);
         let told = |(_, at)| accepted >= Version { epoch: self.ledger.targets[&index].epoch, revision: at };
         if known.is_some_and(|tombstones| tombstones.at(index).is_some_and(told))
-            && let Some(tombstones) = staged(&mut self.tombstones, &self.ledger.tombstones, &key).get_mut(&source)
+            && let Some(tombstones) =
+                staged(&mut self.tombstones, self.ledger.tombstones.places(), &key).get_mut(&source)
         {
             let here = RoaringBitmap::from_iter([index]);
             tombstones.remove(&here);
@@ -292,7 +293,9 @@ impl<'a> Draft<'a> {
         let freed = |source: &SourceView<'_>| {
             self.released.contains(&source.kept_at()) || !source.kept().is_disjoint(&self.retired)
         };
-        keys.extend(self.ledger.kept().filter(freed).map(|source| source.key().clone()));
+        if !self.released.is_empty() || !self.retired.is_empty() {
+            keys.extend(self.ledger.kept().filter(freed).map(|source| source.key().clone()));
+        }
         for index in self.forgotten.values() {
             let slots = &self.ledger.targets[index].slots;
             keys.extend(slots.iter().map(|slot| self.ledger.slots.get(slot).key.clone()));
@@ -431,7 +434,7 @@ impl<'a> Draft<'a> {
         if difference.left.is_empty() {
             return;
         }
-        let by_source = staged(&mut self.tombstones, &self.ledger.tombstones, key);
+        let by_source = staged(&mut self.tombstones, self.ledger.tombstones.places(), key);
         for (source, targets) in &difference.left {
             let claims: Vec<_> = before.iter().filter(|claim| claim.id.source.uid == *source).collect();
             let origin = claims.first().map(|claim| claim.source.clone());
@@ -451,7 +454,7 @@ impl<'a> Draft<'a> {
     fn into_batch(mut self) -> Batch {
         self.forget_the_departed();
         let retold = self.retold();
-        let tombstones = changed(&self.ledger.tombstones, self.tombstones, |before, after| {
+        let tombstones = changed(self.ledger.tombstones.places(), self.tombstones, |before, after| {
             // With its revision: what left again in the same way is a removal of its own, of which deltas tell.
             before.map_or(after.is_empty(), |before| before == after)
         });

@@ -635,7 +635,7 @@ impl Ledger {
                     changes.push(LogEntry { revision: at, key: key.clone(), left, targets });
                 }
             }
-            self.tombstones.entry(key).or_default().insert(source, tombstones);
+            self.tombstones.put((key, source), Some(tombstones));
         }
     }
 }

@@ -213,7 +213,7 @@ fn check_sound(ledger: &Ledger) {
         for tombstone in view.tombstones() {
             assert_eq!(set.get(&tombstone.tombstone.key), None, "nothing is both assigned and to be removed");
         }
-        for (key, by_source) in &ledger.tombstones {
+        for (key, by_source) in ledger.tombstones.places() {
             let here = by_source.values().filter(|tombstones| tombstones.at(index).is_some()).count();
             assert!(here <= 1, "{key}: a target has one tombstone for a place");
         }

@@ -18,13 +18,15 @@ impl Draft<'_> {
         if self.keeps.is_empty() {
             return;
         }
-        for (key, by_source) in &self.ledger.tombstones {
+        for (key, by_source) in self.ledger.tombstones.places() {
             for (source, known) in by_source {
                 let deletes = deleted_at(known) & &self.keeps;
                 if deletes.is_empty() {
                     continue;
                 }
-                if let Some(tombstones) = staged(&mut self.tombstones, &self.ledger.tombstones, key).get_mut(source) {
+                if let Some(tombstones) =
+                    staged(&mut self.tombstones, self.ledger.tombstones.places(), key).get_mut(source)
+                {
                     tombstones.remove(&deletes);
                     tombstones.put((PrunePolicy::LEAST, self.next), deletes.clone());
                     *self.news.entry(key.clone()).or_default() |= deletes;
@@ -41,7 +43,7 @@ impl Draft<'_> {
         let held = holder(self.ledger.slots.claims(&key), index);
         let assigned = held.is_some_and(|(claim, _)| claim.id.source.uid == source_uid);
         let left_at = |by_source: &BTreeMap<Uid, Tombstones>| Some(by_source.get(&source_uid)?.at(index)?.1);
-        let left = self.ledger.tombstones.get(&key).and_then(left_at);
+        let left = self.ledger.tombstones.at(&key).and_then(left_at);
         let ran = fact == Terminal::Finished && left.is_some();
         // Assigned again it is created again, and its agent has not said yet that it knows of that.
         let open = self.tombstones.get(&key).map_or(left, left_at);

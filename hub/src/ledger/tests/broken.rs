@@ -271,11 +271,11 @@ fn of_what_is_assigned_again_an_accept_keeps_what_was_to_be_removed_unless_it_is
         assignment.variants[0].policy = Arc::new(ApplyPolicy { mode, ..ApplyPolicy::default() });
         copy.change(vec![Change::Assign(Box::new(assignment))]);
         copy.change(show(0, lost, Proof::OwnWord));
-        assert_eq!(copy.ledger.tombstones.len(), 1);
+        assert_eq!(copy.ledger.tombstones.places().len(), 1);
         copy.accept();
-        assert_eq!(copy.ledger.tombstones.len(), stays);
+        assert_eq!(copy.ledger.tombstones.places().len(), stays);
         copy.restart();
-        assert_eq!(copy.ledger.tombstones.len(), stays);
+        assert_eq!(copy.ledger.tombstones.places().len(), stays);
     }
 }
 
