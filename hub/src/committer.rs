@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::TryFutureExt;
+use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tideline_common::{Monotonic, RevisionId, SegmentId, TargetId};
@@ -20,7 +20,7 @@ use uuid::Uuid;
 
 use crate::engine::{Engine, Work};
 use crate::fuse::Fuse;
-use crate::ledger::{self, Fresh, Ledger, Retention, Write, chunked};
+use crate::ledger::{self, Batch, Fresh, Ledger, Retention, Write, chunked};
 use crate::link::core::Config;
 use crate::shared::Shared;
 
@@ -32,6 +32,9 @@ const TARGET_PREFIX: &str = "target/";
 const HISTORY: Duration = Duration::from_mins(5);
 /// The first and the longest wait before a failed write is tried again.
 const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_secs(10));
+/// Chunks that are written at once. Beside them another write waits for a hundredth of a second: a chunk is a megabyte at most,
+/// and far less where it is full of records.
+const CHUNKS_AT_ONCE: usize = 16;
 /// Keys read at once when the ledger is loaded.
 const LOAD_PAGE: usize = 1_000;
 
@@ -51,7 +54,7 @@ pub enum Error {
 pub(crate) async fn load(store: &dyn Store, config: Config, settle: Duration, fuse: Fuse) -> Result<Engine, Error> {
     let mut ledger = Ledger::load(read_all(store, ledger::KEY_PREFIX).await?, Retention::default())?;
     let batch = ledger.begin_run(fresh(Monotonic::from_millis(0)));
-    write_chunks(store, batch.chunks()).await?;
+    write_batch(store, &batch).await?;
     ledger.commit(batch).expect("nothing else was committed since it was loaded");
     let mut holders = BTreeMap::new();
     for (key, value) in read_all(store, HOLDER_PREFIX).await? {
@@ -108,9 +111,18 @@ async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {
     let remembered = work.remembered.iter().map(|(target, record)| put(TARGET_PREFIX, *target, record));
     // Holders before what says that their keys were replaced: a crash in between would leave the former holder in its place.
     // And both before the batch: once that has forgotten a target, nobody else knows what ran there.
-    write_chunks(store, &chunked(holders.chain(remembered).map(|write| vec![write]).collect())).await?;
+    for chunk in chunked(holders.chain(remembered).map(|write| vec![write]).collect()) {
+        write_chunks(store, &[chunk]).await?;
+    }
     if let Some(batch) = &work.batch {
-        write_chunks(store, batch.chunks()).await?;
+        write_batch(store, batch).await?;
+    }
+    Ok(())
+}
+
+async fn write_batch(store: &dyn Store, batch: &Batch) -> Result<(), StoreError> {
+    for stage in batch.stages() {
+        write_chunks(store, stage).await?;
     }
     Ok(())
 }
@@ -120,15 +132,16 @@ fn put(prefix: &str, target: TargetId, record: &impl Serialize) -> Write {
     Write { key: format!("{prefix}{target}").into(), value: Some(value) }
 }
 
+/// Writes chunks, several at once: the store brings to the disk together what waits for it.
 async fn write_chunks(store: &dyn Store, chunks: &[Vec<Write>]) -> Result<(), StoreError> {
-    for chunk in chunks {
-        let ops = chunk.iter().map(|write| match &write.value {
+    let written = stream::iter(0..chunks.len()).map(|nth| {
+        let ops = chunks[nth].iter().map(|write| match &write.value {
             Some(value) => Op::Put(write.key.clone().into(), value.clone().into()),
             None => Op::Delete(write.key.clone().into()),
         });
-        commit(store, ops.collect()).await?;
-    }
-    Ok(())
+        commit(store, ops.collect())
+    });
+    written.buffered(CHUNKS_AT_ONCE).try_collect().await
 }
 
 /// Ids that no other batch has, of this hub or of a copy of it: so they come from the system each time, and not from a

@@ -23,6 +23,13 @@ pub struct Write {
     pub value: Option<Vec<u8>>,
 }
 
+impl Write {
+    /// Bytes of key and value.
+    fn size(&self) -> usize {
+        self.key.len() + self.value.as_ref().map_or(0, Vec::len)
+    }
+}
+
 /// Everything that a set of changes comes to, ready to be written and then committed.
 #[derive(Clone, Debug)]
 pub struct Batch {
@@ -47,7 +54,7 @@ pub struct Batch {
     pub(super) news: BTreeMap<ObjectKey, RoaringBitmap>,
     pub(super) history: Advance,
     pub(super) broken: broken::Draft,
-    pub(super) chunks: Vec<Vec<Write>>,
+    pub(super) chunks: Chunks,
     pub(super) unassigned: u64,
     pub(super) kept: u64,
 }
@@ -55,7 +62,7 @@ pub struct Batch {
 impl Batch {
     /// Whether there is nothing to write; committing it changes nothing.
     pub fn is_empty(&self) -> bool {
-        self.chunks.is_empty()
+        self.chunks.all.is_empty()
     }
 
     /// The revision of the sets that it changes.
@@ -79,7 +86,13 @@ impl Batch {
     ///
     /// [`Ledger::commit`]: super::Ledger::commit
     pub fn chunks(&self) -> &[Vec<Write>] {
-        &self.chunks
+        &self.chunks.all
+    }
+
+    /// The same, in stages: the chunks of one may be written at once or in any order, a stage after the one before it.
+    pub fn stages(&self) -> impl Iterator<Item = &[Vec<Write>]> {
+        let begins = std::iter::once(0).chain(self.chunks.ends.iter().copied());
+        begins.zip(&self.chunks.ends).map(|(begin, end)| &self.chunks.all[begin..*end])
     }
 }
 
@@ -108,24 +121,69 @@ pub struct StaleBatch {
     pub at: u64,
 }
 
+/// What a batch writes: see [`Batch::stages`].
+#[derive(Clone, Debug, Default)]
+pub(super) struct Chunks {
+    pub(super) all: Vec<Vec<Write>>,
+    /// The number of chunks up to the end of each stage.
+    ends: Vec<usize>,
+}
+
+impl Chunks {
+    /// Of stages that each consist of groups: what is of one group is in one chunk. What `begins` says comes before all of
+    /// them, unless one chunk holds it all; what `ends` says comes last.
+    pub(super) fn of(begins: Write, stages: impl IntoIterator<Item = Vec<Vec<Write>>>, ends: Write) -> Self {
+        let mut stages: Vec<_> = stages.into_iter().collect();
+        stages.push(vec![vec![ends]]);
+        let writes = || stages.iter().flatten().flatten();
+        if !fits(writes().count(), writes().map(Write::size).sum()) {
+            stages.insert(0, vec![vec![begins]]);
+        }
+        let mut chunks = Self::default();
+        stages.into_iter().for_each(|groups| chunks.add(chunked(groups)));
+        chunks
+    }
+
+    /// What fits into the one chunk of the stage before needs no stage of its own: a chunk is written at once.
+    fn add(&mut self, mut stage: Vec<Vec<Write>>) {
+        let of_former = self.ends.last().map_or(0, |end| end - self.ends.iter().rev().nth(1).unwrap_or(&0));
+        match (self.all.last_mut(), stage.as_mut_slice()) {
+            (_, []) => {}
+            (Some(former), [only]) if of_former == 1 && fits(former.len() + only.len(), size(former) + size(only)) => {
+                former.append(only);
+            }
+            (_, _) => {
+                self.all.append(&mut stage);
+                self.ends.push(self.all.len());
+            }
+        }
+    }
+}
+
+fn fits(ops: usize, bytes: usize) -> bool {
+    ops <= CHUNK_OPS_MAX && bytes <= CHUNK_BYTES_MAX
+}
+
+fn size(writes: &[Write]) -> usize {
+    writes.iter().map(Write::size).sum()
+}
+
 /// Splits writes, in order, into chunks that the store takes. What is of one group is in one chunk, unless that alone is too much.
 pub fn chunked(groups: Vec<Vec<Write>>) -> Vec<Vec<Write>> {
     let mut chunks: Vec<Vec<Write>> = Vec::new();
-    let mut bytes = 0;
-    let size = |write: &Write| write.key.len() + write.value.as_ref().map_or(0, Vec::len);
+    let mut filled = 0;
     for group in groups {
-        let whole: usize = group.iter().map(size).sum();
-        let fits = |ops: usize, bytes: usize| ops <= CHUNK_OPS_MAX && bytes <= CHUNK_BYTES_MAX;
+        let whole = size(&group);
         let mut apart = fits(group.len(), whole)
-            && chunks.last().is_some_and(|chunk| !fits(chunk.len() + group.len(), bytes + whole));
+            && chunks.last().is_some_and(|chunk| !fits(chunk.len() + group.len(), filled + whole));
         for write in group {
             match chunks.last_mut() {
-                Some(chunk) if !apart && fits(chunk.len() + 1, bytes + size(&write)) => {
-                    bytes += size(&write);
+                Some(chunk) if !apart && fits(chunk.len() + 1, filled + write.size()) => {
+                    filled += write.size();
                     chunk.push(write);
                 }
                 _ => {
-                    bytes = size(&write);
+                    filled = write.size();
                     chunks.push(vec![write]);
                     apart = false;
                 }

@@ -84,7 +84,7 @@ impl Ledger {
         self.history.take(advance);
         self.admissions = admissions;
         self.next_target = next_target;
-        if !chunks.is_empty() {
+        if !chunks.all.is_empty() {
             self.garbage.clear();
         }
         let mut affected = RoaringBitmap::new();

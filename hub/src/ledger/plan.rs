@@ -5,7 +5,7 @@ use std::sync::Arc;
 use roaring::RoaringBitmap;
 use tideline_common::{Capabilities, Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, Uid, Version};
 
-use super::batch::{Batch, Write, chunked};
+use super::batch::{Batch, Chunks, Write};
 use super::broken;
 use super::claim::{Body, Claim, ClaimId};
 use super::history::{Fresh, Occasion};
@@ -489,7 +489,7 @@ impl<'a> Draft<'a> {
             news: self.news,
             history,
             broken: self.broken.settle(self.ledger),
-            chunks: Vec::new(),
+            chunks: Chunks::default(),
             unassigned: self.unassigned,
             kept: self.kept,
         };
@@ -576,28 +576,23 @@ fn entry<'u>(uses: &'u mut BTreeMap<Digest, BodyUse>, ledger: &Ledger, body: &Bo
 }
 
 /// The records of a batch, in the order that makes a crash between chunks harmless.
-fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<Write>> {
+fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Chunks {
     // First: whatever is written in part under a revision, that has its id.
-    let (mut writes, mut deletions) = record::history(&batch.history);
-    for body in new_bodies {
-        writes.extend(record::body(body));
-    }
-    for &(id, index) in &batch.registered {
-        writes.push(record::target(id, index, (Epoch(1), Revision(0)), None));
-    }
-    writes.extend(batch.choices.iter().map(|(placement, chosen)| record::choice(placement, chosen)));
-    let mut groups: Vec<Vec<Write>> = writes.into_iter().map(|write| vec![write]).collect();
-    groups.extend(places(ledger, batch));
-    let mut writes = Vec::new();
+    let (history, mut deletions) = record::history(&batch.history);
+    let mut needed: Vec<Write> = new_bodies.iter().flat_map(|body| record::body(body)).collect();
+    needed.extend(batch.registered.iter().map(|&(id, index)| record::target(id, index, (Epoch(1), Revision(0)), None)));
+    needed.extend(batch.choices.iter().map(|(placement, chosen)| record::choice(placement, chosen)));
+    let places: Vec<_> = places(ledger, batch).collect();
     // That something was accepted or released comes after what follows from it: until then it is done again.
+    let mut following = Vec::new();
     for write in broken::records::writes(&batch.broken, &ledger.broken) {
-        if write.value.is_some() { writes.push(write) } else { deletions.push(write) }
+        if write.value.is_some() { following.push(write) } else { deletions.push(write) }
     }
     let stays = |id: &TargetId| !batch.forgotten.iter().any(|(forgotten, _)| forgotten == id);
     for (index, (id, capabilities)) in batch.understands.iter().filter(|(_, (id, _))| stays(id)) {
         if let Some(target) = ledger.targets.get(index) {
             let floor = if batch.retold.contains(*index) { batch.revision } else { target.floor };
-            writes.push(record::target(*id, *index, (target.epoch, floor), Some(capabilities.clone())));
+            following.push(record::target(*id, *index, (target.epoch, floor), Some(capabilities.clone())));
         }
     }
     for (input, _) in batch.bodies.iter().filter(|(_, usage)| usage.variants == 0) {
@@ -606,15 +601,16 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
         }
     }
     deletions.extend(batch.forgotten.iter().map(|(id, _)| Write { key: record::target_key(*id), value: None }));
-    writes.extend(deletions);
-    groups.extend(writes.into_iter().map(|write| vec![write]));
-    if groups.is_empty() {
-        return Vec::new();
+    if [&history, &needed, &following, &deletions].iter().all(|writes| writes.is_empty()) && places.is_empty() {
+        return Chunks::default();
     }
-    let mentioned: BTreeSet<&[u8]> = groups.iter().flatten().map(|write| &*write.key).collect();
-    let garbage = ledger.garbage.iter().filter(|key| !mentioned.contains(&***key));
-    let garbage: Vec<_> = garbage.map(|key| vec![Write { key: key.clone(), value: None }]).collect();
-    groups.extend(garbage);
+    if !ledger.garbage.is_empty() {
+        let before = history.iter().chain(&needed).chain(places.iter().flatten()).chain(&following).chain(&deletions);
+        let mentioned: BTreeSet<&[u8]> = before.map(|write| &*write.key).collect();
+        let garbage = ledger.garbage.iter().filter(|key| !mentioned.contains(&***key));
+        let garbage: Vec<_> = garbage.map(|key| Write { key: key.clone(), value: None }).collect();
+        deletions.extend(garbage);
+    }
     let head = |revision| {
         record::head(&record::Head {
             schema: record::SCHEMA,
@@ -624,13 +620,9 @@ fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Vec<Vec<
             next_target: batch.next_target,
         })
     };
-    groups.push(vec![head(batch.revision)]);
-    let chunks = chunked(groups.clone());
-    if chunks.len() == 1 {
-        return chunks;
-    }
-    groups.insert(0, vec![head(ledger.revision)]);
-    chunked(groups)
+    let apart = |writes: Vec<Write>| writes.into_iter().map(|write| vec![write]).collect::<Vec<_>>();
+    let stages = [apart(history), apart(needed), places, apart(following), apart(deletions)];
+    Chunks::of(head(ledger.revision), stages, head(batch.revision))
 }
 
 /// What changes at each place: what is to be removed there, what happened once, and what is assigned. Of one without the others a

@@ -104,6 +104,39 @@ fn a_crash_between_chunks_is_harmless_wherever_it_falls() {
     }
 }
 
+/// As when chunks are written at once, and the disk refuses one of them.
+#[test]
+fn of_the_chunks_of_a_stage_any_may_be_missing_after_a_crash() {
+    let (kept, changes) = large_batch();
+    let batch = kept.ledger.plan(fresh(), changes.clone());
+    let stages: Vec<_> = batch.stages().collect();
+    assert_eq!(stages.concat(), batch.chunks());
+    assert!(stages.iter().any(|stage| stage.len() > 2), "several chunks are written at once");
+    for (nth, stage) in stages.iter().enumerate() {
+        for missing in 0..stage.len() {
+            let mut crashed = Kept { ledger: Ledger::default(), records: kept.records.clone() };
+            stages[..nth].iter().copied().flatten().for_each(|chunk| crashed.records.write(chunk));
+            let written = stage.iter().enumerate().filter(|(chunk, _)| *chunk != missing);
+            written.for_each(|(_, chunk)| crashed.records.write(chunk));
+            crashed.restart();
+            check_sound(&crashed.ledger);
+            crashed.change(changes.clone());
+            crashed.restart();
+            check_sound(&crashed.ledger);
+            let mut whole = Kept { ledger: kept.ledger.clone(), records: kept.records.clone() };
+            whole.change(changes.clone());
+            for target in 0..2 {
+                assert_eq!(crashed.keys(target), whole.keys(target), "without chunk {missing} of stage {nth}");
+                assert_eq!(
+                    crashed.tombstones(target),
+                    whole.tombstones(target),
+                    "without chunk {missing} of stage {nth}"
+                );
+            }
+        }
+    }
+}
+
 #[test]
 fn a_batch_written_twice_is_written_once() {
     let (mut kept, changes) = large_batch();
