@@ -170,7 +170,7 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
     let clients =
         SPACES.iter().filter_map(|name| Some((name.parse::<SpaceName>().ok()?, client(&server, name)))).collect();
     run.spawn("statuses", statuses::run(shared.clone(), clients, run.token().clone()));
-    run.spawn("health", health::serve(health_listener, health, metrics, run.token().clone()));
+    run.spawn("health", health::serve_apart(health_listener, health, metrics, run.token().clone()));
 
     let service = Arc::new(LinkService { shared: shared.clone(), hub: identity.hub, root });
     let tls = identity.authority.server_config(&addresses.names(address))?;

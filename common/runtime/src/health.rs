@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::Duration;
 
 use http_body_util::Full;
@@ -16,7 +17,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
 
@@ -197,9 +198,9 @@ pub async fn serve(
             }
         };
         let (health, metrics, shutdown) = (health.clone(), Arc::clone(&metrics), shutdown.clone());
-        let service = service_fn(move |request| {
-            let response = respond(&request, &health, &metrics);
-            async move { Ok::<_, Infallible>(response) }
+        let service = service_fn(move |request: Request<Incoming>| {
+            let (health, metrics) = (health.clone(), Arc::clone(&metrics));
+            async move { Ok::<_, Infallible>(respond(&request, &health, metrics).await) }
         });
         tokio::spawn(async move {
             let connection = hyper::server::conn::http1::Builder::new()
@@ -213,14 +214,43 @@ pub async fn serve(
     }
 }
 
-fn respond(request: &Request<Incoming>, health: &Health, metrics: &Registry) -> Response<Full<Bytes>> {
+/// The same on a thread of its own, so that whoever asks whether the process lives waits for nothing that it does.
+///
+/// # Errors
+///
+/// The thread cannot be started, or its runtime.
+pub async fn serve_apart(
+    listener: TcpListener,
+    health: Health,
+    metrics: Registry,
+    shutdown: CancellationToken,
+) -> Result<(), std::io::Error> {
+    let listener = listener.into_std()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (ended, end) = oneshot::channel::<std::io::Result<()>>();
+    thread::Builder::new().name("health".to_owned()).spawn(move || {
+        let served = runtime.block_on(async {
+            let Ok(()) = serve(TcpListener::from_std(listener)?, health, metrics, shutdown).await;
+            Ok(())
+        });
+        // Nobody waits for it when the process ends.
+        let _ = ended.send(served);
+    })?;
+    end.await.unwrap_or(Ok(()))
+}
+
+async fn respond(request: &Request<Incoming>, health: &Health, metrics: Arc<Registry>) -> Response<Full<Bytes>> {
     match request.uri().path() {
         "/livez" => verdict(&health.stuck(), "stuck", &[]),
         "/readyz" => verdict(&health.waiting_for(), "waiting for", &health.notes()),
         "/metrics" => {
-            let mut text = String::new();
-            match encode(&mut text, metrics) {
-                Ok(()) => answer(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text),
+            // What is counted may have to be waited for.
+            let encoded = tokio::task::spawn_blocking(move || {
+                let mut text = String::new();
+                encode(&mut text, &metrics).map(|()| text).map_err(|error| error.to_string())
+            });
+            match encoded.await.unwrap_or_else(|error| Err(error.to_string())) {
+                Ok(text) => answer(StatusCode::OK, "application/openmetrics-text; version=1.0.0; charset=utf-8", text),
                 Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{error}\n")),
             }
         }
