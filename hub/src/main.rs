@@ -1,6 +1,7 @@
 //! The binary: arguments, logs, signals, exit code.
 
 mod cli;
+mod heap;
 
 use std::process::ExitCode;
 
