@@ -308,7 +308,7 @@ struct Pass<'a> {
     deadlines: &'a mut BTreeMap<Monotonic, BTreeSet<(SpaceName, u32)>>,
 }
 
-impl Pass<'_> {
+impl<'a> Pass<'a> {
     /// Resolves what is marked: first all objects in namespaces, then the namespaces that they imply.
     fn resolve(&mut self, space: &mut Space, changes: &mut Vec<Change>) {
         let is_namespace =
@@ -354,13 +354,14 @@ impl Pass<'_> {
         space.holders_changed(&namespace, &before, &after);
     }
 
-    fn wanted(&self, space: &Space, index: u32) -> Wanted {
+    fn wanted(&self, space: &Space, index: u32) -> Wanted<'a> {
+        let inventory = self.wants.inventory;
         let mut wanted = Wanted {
             explicit: BTreeMap::new(),
             implied: BTreeMap::new(),
             impersonate: space.rule.as_ref().and_then(|rule| rule.impersonate.clone()),
-            existing: self.wants.inventory.existing.clone(),
-            schedulable: self.wants.inventory.schedulable.clone(),
+            existing: &inventory.existing,
+            schedulable: &inventory.schedulable,
             held: RoaringBitmap::new(),
         };
         let Some(object) = space.object(index) else { return wanted };

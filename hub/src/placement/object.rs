@@ -45,15 +45,15 @@ pub(super) enum State {
 }
 
 /// What is wanted of an object at this moment.
-pub(super) struct Wanted {
+pub(super) struct Wanted<'a> {
     /// By Placements and annotation, over targets that are disjoint at each destination.
     pub(super) explicit: Forms,
     /// Of a namespace: what the targets have that hold anything in it.
     pub(super) implied: BTreeMap<Destination, Form>,
     pub(super) impersonate: Option<Arc<Impersonation>>,
     /// Targets that exist; what is assigned to any other is dropped at once.
-    pub(super) existing: RoaringBitmap,
-    pub(super) schedulable: RoaringBitmap,
+    pub(super) existing: &'a RoaringBitmap,
+    pub(super) schedulable: &'a RoaringBitmap,
     /// Targets of Placements that cannot say where it is to be: what these have of it stays.
     pub(super) held: RoaringBitmap,
 }
@@ -211,7 +211,7 @@ impl Object {
     /// moment at which that changes by itself.
     pub(super) fn resolve(
         &mut self,
-        wanted: Wanted,
+        wanted: Wanted<'_>,
         settle: Settle,
         now: Monotonic,
     ) -> (Option<Assignment>, Option<Monotonic>) {
@@ -233,7 +233,7 @@ impl Object {
         let mut variants = Vec::new();
         for destination in destinations {
             let implied = implied.get(&destination);
-            let mut forming = Forming { destination, existing: &existing, taken: RoaringBitmap::new(), variants };
+            let mut forming = Forming { destination, existing, taken: RoaringBitmap::new(), variants };
             for form in explicit.get(&forming.destination).into_iter().flatten() {
                 forming.add(false, &form.policy, form.input.clone(), &form.targets & &usable);
             }
