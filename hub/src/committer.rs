@@ -75,7 +75,7 @@ pub(crate) async fn load(store: &dyn Store, config: Config, settle: Duration, fu
 /// told, and all else goes on.
 pub(crate) async fn run(shared: Shared, store: Arc<dyn Store>, shutdown: CancellationToken) -> Result<(), Error> {
     loop {
-        let work = shared.step(|engine, now| {
+        let mut work = shared.step(|engine, now| {
             engine.tick(now);
             engine.work(fresh(now))
         });
@@ -83,6 +83,7 @@ pub(crate) async fn run(shared: Shared, store: Arc<dyn Store>, shutdown: Cancell
             if !persist(store.as_ref(), &work, &shutdown).await {
                 return Ok(());
             }
+            work.forget_records();
             shared.step(|engine, now| engine.committed(now, work));
             continue;
         }

@@ -71,6 +71,11 @@ pub struct Work {
 }
 
 impl Work {
+    /// Lets go of the records, which are written.
+    pub fn forget_records(&mut self) {
+        self.batch.iter_mut().for_each(Batch::forget_records);
+    }
+
     /// Whether [`Engine::committed`] has anything to do with it.
     pub fn is_empty(&self) -> bool {
         let Self { batch, holders, remembered, acknowledgements, came } = self;

@@ -55,6 +55,7 @@ mod removals;
 mod retention;
 mod slot;
 mod tombstones;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

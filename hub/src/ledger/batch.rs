@@ -1,5 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use roaring::RoaringBitmap;
 use tideline_common::{Capabilities, Digest, ObjectKey, Revision, TargetId, Uid};
@@ -8,6 +8,7 @@ use super::broken;
 use super::claim::{Claim, ClaimId};
 use super::history::Advance;
 use super::slot::Difference;
+use super::written::Unwritten;
 use super::{BodyUse, Happened, TargetIndex, Tombstones};
 use crate::placement::{PlacementId, SourceId};
 
@@ -54,17 +55,14 @@ pub struct Batch {
     pub(super) news: BTreeMap<ObjectKey, RoaringBitmap>,
     pub(super) history: Advance,
     pub(super) broken: broken::Draft,
-    pub(super) chunks: Chunks,
+    pub(super) unwritten: Unwritten,
+    /// Made when they are first asked for.
+    pub(super) records: OnceLock<Chunks>,
     pub(super) unassigned: u64,
     pub(super) kept: u64,
 }
 
 impl Batch {
-    /// Whether there is nothing to write; committing it changes nothing.
-    pub fn is_empty(&self) -> bool {
-        self.chunks.all.is_empty()
-    }
-
     /// The revision of the sets that it changes.
     pub fn revision(&self) -> Revision {
         self.revision
@@ -86,13 +84,23 @@ impl Batch {
     ///
     /// [`Ledger::commit`]: super::Ledger::commit
     pub fn chunks(&self) -> &[Vec<Write>] {
-        &self.chunks.all
+        &self.records().all
     }
 
     /// The same, in stages: the chunks of one may be written at once or in any order, a stage after the one before it.
     pub fn stages(&self) -> impl Iterator<Item = &[Vec<Write>]> {
-        let begins = std::iter::once(0).chain(self.chunks.ends.iter().copied());
-        begins.zip(&self.chunks.ends).map(|(begin, end)| &self.chunks.all[begin..*end])
+        let chunks = self.records();
+        let begins = std::iter::once(0).chain(chunks.ends.iter().copied());
+        begins.zip(&chunks.ends).map(|(begin, end)| &chunks.all[begin..*end])
+    }
+
+    /// Lets go of the records, which are written: there may be a hundred megabytes of them.
+    pub fn forget_records(&mut self) {
+        self.records.take();
+    }
+
+    fn records(&self) -> &Chunks {
+        self.records.get_or_init(|| self.write())
     }
 }
 
@@ -140,7 +148,9 @@ impl Chunks {
             stages.insert(0, vec![vec![begins]]);
         }
         let mut chunks = Self::default();
-        stages.into_iter().for_each(|groups| chunks.add(chunked(groups)));
+        for groups in stages {
+            chunks.add(chunked(groups));
+        }
         chunks
     }
 

@@ -57,6 +57,7 @@ impl Ledger {
         if batch.follows != self.sequence {
             return Err(StaleBatch { follows: batch.follows, at: self.sequence });
         }
+        let is_empty = batch.is_empty();
         let Batch {
             follows: _,
             revision,
@@ -75,7 +76,8 @@ impl Ledger {
             news,
             history: advance,
             broken: broken::Draft { broken, voids, voided, heeded },
-            chunks,
+            unwritten: _,
+            records: _,
             unassigned: _,
             kept: _,
         } = batch;
@@ -84,7 +86,7 @@ impl Ledger {
         self.history.take(advance);
         self.admissions = admissions;
         self.next_target = next_target;
-        if !chunks.all.is_empty() {
+        if !is_empty {
             self.garbage.clear();
         }
         let mut affected = RoaringBitmap::new();

@@ -92,6 +92,14 @@ pub(super) struct Advance {
     pub(super) told: BTreeMap<u32, Vec<(TargetIndex, Told)>>,
 }
 
+impl Advance {
+    /// Whether nothing of it is written.
+    pub(super) fn is_empty(&self) -> bool {
+        let Self { segment, replaced, began: _, ids, dropped, told } = self;
+        segment.is_none() && replaced.is_none() && ids.is_empty() && dropped.is_empty() && told.is_empty()
+    }
+}
+
 /// What a batch is for the history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Occasion {

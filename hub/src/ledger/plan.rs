@@ -1,11 +1,11 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use roaring::RoaringBitmap;
-use tideline_common::{Capabilities, Digest, Epoch, ObjectKey, Revision, TargetId, Tombstone, Uid, Version};
+use tideline_common::{Capabilities, Digest, ObjectKey, Revision, TargetId, Tombstone, Uid, Version};
 
-use super::batch::{Batch, Chunks, Write};
+use super::batch::Batch;
 use super::broken;
 use super::claim::{Body, Claim, ClaimId};
 use super::history::{Fresh, Occasion};
@@ -13,6 +13,7 @@ use super::missing_capabilities::MissingCapabilities;
 use super::removals::Places;
 use super::slot::{Difference, held_continuously, settle};
 use super::tombstones::{self, Tombstones};
+use super::written::Unwritten;
 use super::{BodyUse, Happened, Ledger, SourceView, TargetIndex, first_of, holder, record};
 use crate::placement::{Assignment, Change, PlacementId, SourceId};
 
@@ -489,11 +490,12 @@ impl<'a> Draft<'a> {
             news: self.news,
             history,
             broken: self.broken.settle(self.ledger),
-            chunks: Chunks::default(),
+            unwritten: Unwritten::default(),
+            records: OnceLock::new(),
             unassigned: self.unassigned,
             kept: self.kept,
         };
-        batch.chunks = written(self.ledger, &batch, &new_bodies);
+        batch.unwritten = Unwritten::of(self.ledger, &batch, new_bodies);
         if batch.is_empty() {
             batch.admissions = self.ledger.admissions;
         }
@@ -573,75 +575,4 @@ fn entry<'u>(uses: &'u mut BTreeMap<Digest, BodyUse>, ledger: &Ledger, body: &Bo
         let unused = BodyUse { variants: 0, parts: record::parts(&body.text) };
         ledger.bodies.get(&body.input).copied().unwrap_or(unused)
     })
-}
-
-/// The records of a batch, in the order that makes a crash between chunks harmless.
-fn written(ledger: &Ledger, batch: &Batch, new_bodies: &[Arc<Body>]) -> Chunks {
-    // First: whatever is written in part under a revision, that has its id.
-    let (history, mut deletions) = record::history(&batch.history);
-    let mut needed: Vec<Write> = new_bodies.iter().flat_map(|body| record::body(body)).collect();
-    needed.extend(batch.registered.iter().map(|&(id, index)| record::target(id, index, (Epoch(1), Revision(0)), None)));
-    needed.extend(batch.choices.iter().map(|(placement, chosen)| record::choice(placement, chosen)));
-    let places: Vec<_> = places(ledger, batch).collect();
-    // That something was accepted or released comes after what follows from it: until then it is done again.
-    let mut following = Vec::new();
-    for write in broken::records::writes(&batch.broken, &ledger.broken) {
-        if write.value.is_some() { following.push(write) } else { deletions.push(write) }
-    }
-    let stays = |id: &TargetId| !batch.forgotten.iter().any(|(forgotten, _)| forgotten == id);
-    for (index, (id, capabilities)) in batch.understands.iter().filter(|(_, (id, _))| stays(id)) {
-        if let Some(target) = ledger.targets.get(index) {
-            let floor = if batch.retold.contains(*index) { batch.revision } else { target.floor };
-            following.push(record::target(*id, *index, (target.epoch, floor), Some(capabilities.clone())));
-        }
-    }
-    for (input, _) in batch.bodies.iter().filter(|(_, usage)| usage.variants == 0) {
-        if let Some(known) = ledger.bodies.get(input) {
-            deletions.extend((0..known.parts).map(|part| Write { key: record::body_key(*input, part), value: None }));
-        }
-    }
-    deletions.extend(batch.forgotten.iter().map(|(id, _)| Write { key: record::target_key(*id), value: None }));
-    if [&history, &needed, &following, &deletions].iter().all(|writes| writes.is_empty()) && places.is_empty() {
-        return Chunks::default();
-    }
-    if !ledger.garbage.is_empty() {
-        let before = history.iter().chain(&needed).chain(places.iter().flatten()).chain(&following).chain(&deletions);
-        let mentioned: BTreeSet<&[u8]> = before.map(|write| &*write.key).collect();
-        let garbage = ledger.garbage.iter().filter(|key| !mentioned.contains(&***key));
-        let garbage: Vec<_> = garbage.map(|key| Write { key: key.clone(), value: None }).collect();
-        deletions.extend(garbage);
-    }
-    let head = |revision| {
-        record::head(&record::Head {
-            schema: record::SCHEMA,
-            revision,
-            announced: batch.revision,
-            admissions: batch.admissions,
-            next_target: batch.next_target,
-        })
-    };
-    let apart = |writes: Vec<Write>| writes.into_iter().map(|write| vec![write]).collect::<Vec<_>>();
-    let stages = [apart(history), apart(needed), places, apart(following), apart(deletions)];
-    Chunks::of(head(ledger.revision), stages, head(batch.revision))
-}
-
-/// What changes at each place: what is to be removed there, what happened once, and what is assigned. Of one without the others a
-/// start would make something else: a removal that replaces an earlier one, which was not confirmed, says what that spared.
-fn places<'a>(ledger: &'a Ledger, batch: &'a Batch) -> impl Iterator<Item = Vec<Write>> + use<'a> {
-    let mut places: BTreeMap<&ObjectKey, Vec<Write>> = BTreeMap::new();
-    for ((key, source), tombstones) in &batch.tombstones {
-        places.entry(key).or_default().push(record::tombstones(key, source, tombstones));
-    }
-    for ((key, source), happened) in &batch.happened {
-        places.entry(key).or_default().push(record::happened(key, source, happened));
-    }
-    for (id, claim) in &batch.claims {
-        let (key, write) = match (claim, ledger.claims.get(id)) {
-            (Some(claim), _) => (&claim.key, record::claim(claim)),
-            (None, Some(former)) => (&former.key, Write { key: record::claim_key(id), value: None }),
-            (None, None) => continue,
-        };
-        places.entry(key).or_default().push(write);
-    }
-    places.into_values()
 }
