@@ -10,6 +10,7 @@
 //! ```
 
 mod assignment;
+mod choice;
 mod counted;
 mod index;
 mod inventory;

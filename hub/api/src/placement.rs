@@ -38,7 +38,8 @@ pub struct PlacementSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::label_selectors")]
     pub targets: Vec<LabelSelector>,
-    /// Takes only this many of the selected targets. A choice once made stays while its target is selected.
+    /// Takes only this many of the selected targets. A choice once made stays while its target is selected, and for the
+    /// settle time after that; a Placement that replaces one of the same name takes it over.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 2_147_483_647))]
     pub number_of_targets: Option<u32>,

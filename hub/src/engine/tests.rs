@@ -20,6 +20,7 @@ use crate::link::core::Sets as _;
 use crate::placement::{GroupResource, Part, PlacementRule, SpaceRule, Target};
 
 mod capabilities;
+mod choices;
 mod clock;
 mod history;
 mod keys;

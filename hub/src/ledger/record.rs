@@ -8,7 +8,8 @@
 //! | `body/<input digest>/<part>` | text, in parts that fit a store commit |
 //! | `tombstone/<digest of key and source>` | frame: destination key, source UID, revision, prune policies; one bitmap per policy: targets |
 //! | `happened/<digest of key and source>` | frame: destination key, source UID, facts; one bitmap per fact: targets |
-//! | `choice/<space>/<placement uid>` | bitmap |
+//! | `chosen/<space>/<placement name>` | bitmap |
+//! | `choice/<space>/<placement uid>` | bitmap; only deleted, since the sixth layout |
 //! | `segment/<first revision>/<id>` | JSON: the id |
 //! | `revision/<number>` | the 16 bytes of its id |
 //! | `broken` | JSON: epoch and revision of the last accept, and the highest epoch that was proven |
@@ -55,8 +56,8 @@ use bodies::Bodies;
 pub const KEY_PREFIX: &str = "ledger/";
 /// The layout that this build writes. It reads every one before, too: the first knew no source at two destinations, and
 /// none that is kept; the second nothing that happened; the third no segments, and no policy of removals; the fourth has one
-/// record of all other histories.
-pub const SCHEMA: u32 = 5;
+/// record of all other histories; the fifth knows choices by the UID of their Placement.
+pub const SCHEMA: u32 = 6;
 /// Bytes of one body record: two fit a chunk with their keys.
 pub const BODY_PART_BYTES_MAX: usize = 500 << 10;
 const _: () = assert!(2 * BODY_PART_BYTES_MAX < super::CHUNK_BYTES_MAX);
@@ -300,7 +301,10 @@ pub fn restored(restored: &Restored) -> Write {
 
 /// A choice of nothing is deleted.
 pub(super) fn choice(placement: &PlacementId, chosen: &RoaringBitmap) -> Write {
-    let key = key(&format!("choice/{}/{}", placement.space, placement.uid));
+    let key = match placement {
+        PlacementId::Named { space, name } => key(&format!("chosen/{space}/{name}")),
+        PlacementId::Former { space, uid } => key(&format!("choice/{space}/{uid}")),
+    };
     if chosen.is_empty() {
         return Write { key, value: None };
     }
@@ -463,12 +467,16 @@ impl Loading {
                     facts.into_iter().map(|fact| Ok((fact, reader.next_bitmap()?))).collect::<Result<_, Error>>()?;
                 self.happened.push((key, source_uid, Happened::new(facts, left)));
             }
-            "choice" => {
+            "chosen" | "choice" => {
                 let damaged = || reader.damaged("its key names no Placement");
-                let (space, uid) = rest.split_once('/').ok_or_else(damaged)?;
+                let (space, of) = rest.split_once('/').ok_or_else(damaged)?;
                 let space = space.parse().map_err(|_| damaged())?;
-                let uid = uid.parse().map_err(|_| damaged())?;
-                self.choices.insert(PlacementId { space, uid }, reader.bitmap(value)?);
+                let placement = if kind == "chosen" {
+                    PlacementId::Named { space, name: of.into() }
+                } else {
+                    PlacementId::Former { space, uid: of.parse().map_err(|_| damaged())? }
+                };
+                self.choices.insert(placement, reader.bitmap(value)?);
             }
             "broken" | "leaving" | "released" | "claimed" | "seen" | "accepted-restore" => {
                 broken::records::take(&mut self.broken, &reader, (kind, rest))?;

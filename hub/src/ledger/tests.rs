@@ -489,13 +489,18 @@ fn a_body_is_given_only_where_the_set_names_it() {
 #[test]
 fn a_choice_is_kept_until_it_is_forgotten() {
     let mut kept = Kept::with_targets(3);
-    let placement = PlacementId { space: "a".parse().unwrap(), uid: "p".parse().unwrap() };
-    kept.change(vec![Change::Choose { placement: placement.clone(), chosen: bits(&[0, 2]) }]);
-    kept.restart();
-    assert_eq!(kept.ledger.choices().collect::<Vec<_>>(), [(&placement, &bits(&[0, 2]))]);
-    kept.change(vec![Change::Choose { placement, chosen: bits(&[]) }]);
-    kept.restart();
-    assert_eq!(kept.ledger.choices().count(), 0);
+    let space: tideline_common::SpaceName = "a".parse().unwrap();
+    let named = PlacementId::Named { space: space.clone(), name: "p".into() };
+    // As hubs before the sixth schema have written it.
+    let former = PlacementId::Former { space, uid: "p".parse().unwrap() };
+    for placement in [named, former] {
+        kept.change(vec![Change::Choose { placement: placement.clone(), chosen: bits(&[0, 2]) }]);
+        kept.restart();
+        assert_eq!(kept.ledger.choices().collect::<Vec<_>>(), [(&placement, &bits(&[0, 2]))]);
+        kept.change(vec![Change::Choose { placement, chosen: bits(&[]) }]);
+        kept.restart();
+        assert_eq!(kept.ledger.choices().count(), 0);
+    }
 }
 
 /// What random tests do to a ledger: small enough to collide often.

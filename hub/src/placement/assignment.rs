@@ -51,11 +51,13 @@ pub struct SourceId {
     pub uid: Uid,
 }
 
-/// A Placement, for as long as it lives.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct PlacementId {
-    pub space: SpaceName,
-    pub uid: Uid,
+/// Whose a choice of targets is.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum PlacementId {
+    /// Every Placement of this name: one that is deleted and created again goes on with the choice.
+    Named { space: SpaceName, name: Arc<str> },
+    /// The Placement with this UID, as ledgers have it whose schema is below 6.
+    Former { space: SpaceName, uid: Uid },
 }
 
 /// An object's text as it travels, and what names it.

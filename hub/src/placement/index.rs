@@ -6,6 +6,7 @@ use roaring::RoaringBitmap;
 use tideline_api::Selector;
 use tideline_common::{ApplyPolicy, Monotonic, ObjectKey, SpaceName, Uid};
 
+use super::choice::Choice;
 use super::inventory::{Inventory, Target};
 use super::listing::Listing;
 use super::object::{Form, Settle, State, Wanted};
@@ -80,7 +81,14 @@ impl Index {
 
     /// Takes over what a Placement chose, before anything else is told.
     pub fn restore_choice(&mut self, placement: &PlacementId, chosen: RoaringBitmap) {
-        self.space(&placement.space).choices.insert(placement.uid.clone(), chosen);
+        match placement {
+            PlacementId::Named { space, name } => {
+                self.space(space).choices.insert(name.clone(), Choice::new(chosen));
+            }
+            PlacementId::Former { space, uid } => {
+                self.space(space).former_choices.insert(uid.clone(), chosen);
+            }
+        }
     }
 
     /// `index` is the ledger's.
@@ -238,6 +246,9 @@ impl Index {
             let resolves = known && space.is_known();
             if resolves {
                 pass.wants.refresh_where(space);
+                pass.wants.settle_choices(space, pass.settle, now, |deadline| {
+                    pass.deadlines.entry(deadline).or_default();
+                });
                 pass.wants.hear_of_leaving(space);
                 pass.resolve(space, &mut resolved);
                 space.resolved();

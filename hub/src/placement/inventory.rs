@@ -3,8 +3,8 @@ use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use tideline_api::Selector;
+use tideline_common::TargetId;
 use tideline_common::wire::v1::Decommission;
-use tideline_common::{Hasher, TargetId, Uid};
 
 use super::listing::Listing;
 use super::rule::ReachRule;
@@ -105,6 +105,11 @@ impl Inventory {
         self.news.targets.insert(index);
     }
 
+    /// Whether it is there, and nobody takes it out of service.
+    pub(super) fn is_in_service(&self, index: u32) -> bool {
+        self.targets.get(&index).is_some_and(|target| target.decommission == Decommission::No)
+    }
+
     pub(super) fn delete_target(&mut self, index: u32) {
         self.targets.remove(&index);
         self.existing.remove(index);
@@ -201,40 +206,6 @@ impl Reach {
     pub(super) fn locations(&self) -> &[Arc<str>] {
         &self.locations
     }
-}
-
-/// Chooses `number` of the eligible targets. What was chosen stays chosen while it is eligible; the rest is by rendezvous
-/// hashing, so that the same is chosen whatever the order of events.
-pub(super) fn choose(
-    placement: &Uid,
-    number: u32,
-    eligible: &RoaringBitmap,
-    chosen: &RoaringBitmap,
-    inventory: &Inventory,
-) -> RoaringBitmap {
-    let number = u64::from(number);
-    let mut kept = chosen & eligible;
-    let best = |from: RoaringBitmap, count: u64| -> RoaringBitmap {
-        let mut ranked: Vec<_> = from.iter().map(|index| (rank(placement, index, inventory), index)).collect();
-        ranked.sort_unstable_by(|a, b| b.cmp(a));
-        ranked.into_iter().take(usize::try_from(count).unwrap_or(usize::MAX)).map(|(_, index)| index).collect()
-    };
-    if kept.len() > number {
-        kept = best(kept, number);
-    } else if kept.len() < number {
-        let candidates = (eligible & &inventory.schedulable) - &kept;
-        kept |= best(candidates, number - kept.len());
-    }
-    kept
-}
-
-fn rank(placement: &Uid, index: u32, inventory: &Inventory) -> [u8; 32] {
-    let mut hasher = Hasher::new("tideline/choice/v1");
-    hasher.field(placement.text().as_bytes());
-    if let Some(target) = inventory.targets.get(&index) {
-        hasher.field(target.id.as_bytes());
-    }
-    *hasher.finish().as_bytes()
 }
 
 fn set(bits: &mut RoaringBitmap, index: u32, value: bool) {

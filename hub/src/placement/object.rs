@@ -130,6 +130,12 @@ pub(super) enum Settle {
     For(Duration),
 }
 
+impl Settle {
+    pub(super) fn is_frozen(self) -> bool {
+        matches!(self, Self::Frozen)
+    }
+}
+
 impl Object {
     pub(super) fn new(id: SourceId, key: ObjectKey, emitted: Option<Assignment>) -> Self {
         Self {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use roaring::RoaringBitmap;
 use tideline_common::{ApplyPolicy, Monotonic, ObjectKey, SpaceName, Uid};
 
+use super::choice::Choice;
 use super::counted::Counted;
 use super::inventory::{News, Reach};
 use super::listing::Listing;
@@ -28,8 +29,10 @@ pub(super) struct Space {
     pub(super) allowed: RoaringBitmap,
     pub(super) placements: BTreeMap<Arc<str>, Placing>,
     pub(super) placement_list: Listing<Arc<str>>,
-    /// What Placements with `numberOfTargets` chose, kept for as long as they live.
-    pub(super) choices: BTreeMap<Uid, RoaringBitmap>,
+    /// What Placements with `numberOfTargets` chose, by name. A choice outlives its Placement for a while.
+    pub(super) choices: BTreeMap<Arc<str>, Choice>,
+    /// What an older hub knew by UID, until the Placement of that is known.
+    pub(super) former_choices: BTreeMap<Uid, RoaringBitmap>,
     pub(super) objects: Vec<Option<Object>>,
     free: Vec<u32>,
     by_key: HashMap<(GroupResource, ObjectKey), u32>,
@@ -74,6 +77,13 @@ pub(super) struct Placing {
     pub(super) problems: Problems,
 }
 
+impl Placing {
+    /// Of how many targets it takes its pick; none for all of them, or where that cannot be read.
+    pub(super) fn number_of_targets(&self) -> Option<u32> {
+        self.rule.as_ref()?.number_of_targets
+    }
+}
+
 /// A source that is gone, and as the ledger still has it.
 #[derive(Debug)]
 pub(super) struct Leaving {
@@ -105,6 +115,7 @@ impl Space {
             placements: BTreeMap::new(),
             placement_list: Listing::default(),
             choices: BTreeMap::new(),
+            former_choices: BTreeMap::new(),
             objects: Vec::new(),
             free: Vec::new(),
             by_key: HashMap::new(),
@@ -409,6 +420,7 @@ impl Space {
     pub(super) fn apply_placement(&mut self, name: &str, uid: Uid, rule: Result<PlacementRule, String>) {
         let name: Arc<str> = name.into();
         self.placement_list.saw(name.clone());
+        self.take_over_choice(&name, &uid);
         if self.placements.get(&name).is_some_and(|known| known.uid != uid) {
             self.delete_placement(&name);
         }
@@ -459,7 +471,6 @@ impl Space {
             }
         }
         self.mark(&placing.objects);
-        self.set_choice(&placing.uid, RoaringBitmap::new());
         self.superseded(placing.rule);
         if unreadable && !self.is_unreadable() {
             self.all_dirty();
@@ -508,25 +519,37 @@ impl Space {
         for name in self.placement_list.finish(known) {
             self.delete_placement(&name);
         }
-        let alive = |uid: &Uid| self.placements.values().any(|placing| placing.uid == *uid);
-        let orphaned: Vec<_> = self.choices.keys().filter(|uid| !alive(uid)).cloned().collect();
-        for uid in orphaned {
-            self.set_choice(&uid, RoaringBitmap::new());
+        for uid in std::mem::take(&mut self.former_choices).into_keys() {
+            self.forget_former_choice(uid);
         }
     }
 
-    pub(super) fn set_choice(&mut self, placement: &Uid, chosen: RoaringBitmap) {
-        let known = self.choices.get(placement);
-        if known.map_or(chosen.is_empty(), |known| *known == chosen) {
-            return;
+    /// What an older hub knew by the UID of a Placement is known by its name from now on.
+    fn take_over_choice(&mut self, name: &Arc<str>, uid: &Uid) {
+        let Some(chosen) = self.former_choices.remove(uid) else { return };
+        if !self.choices.contains_key(name) {
+            self.put_choice(name, &RoaringBitmap::new(), Choice::new(chosen));
         }
+        self.forget_former_choice(uid.clone());
+    }
+
+    fn forget_former_choice(&mut self, uid: Uid) {
+        let placement = PlacementId::Former { space: self.name.clone(), uid };
+        self.ready_changes.push(Change::Choose { placement, chosen: RoaringBitmap::new() });
+    }
+
+    /// `before` is what the ledger has of it.
+    pub(super) fn put_choice(&mut self, name: &Arc<str>, before: &RoaringBitmap, choice: Choice) {
+        let chosen = choice.targets().clone();
         if chosen.is_empty() {
-            self.choices.remove(placement);
+            self.choices.remove(name);
         } else {
-            self.choices.insert(placement.clone(), chosen.clone());
+            self.choices.insert(name.clone(), choice);
         }
-        let placement = PlacementId { space: self.name.clone(), uid: placement.clone() };
-        self.ready_changes.push(Change::Choose { placement, chosen });
+        if chosen != *before {
+            let placement = PlacementId::Named { space: self.name.clone(), name: name.clone() };
+            self.ready_changes.push(Change::Choose { placement, chosen });
+        }
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use tideline_api::PlacementStatus;
 use tideline_common::{ObjectKey, Reason, SpaceName};
 
+use super::choice::Choice;
 use super::index::Index;
 use super::inventory::Inventory;
 use super::object::{Object, State};
@@ -121,7 +122,7 @@ impl Index {
         }
         if let Some(rule) = placing.rule.as_deref() {
             if placing.targets.is_empty() {
-                summary.add(Reason::NoTargets, no_targets(space, placing, rule, &self.inventory));
+                summary.add(Reason::NoTargets, no_targets(space, (name, placing, rule), &self.inventory));
             }
             if placing.objects.is_empty() {
                 summary.add(Reason::NoObjects, no_objects(space, rule));
@@ -193,7 +194,7 @@ impl Index {
 }
 
 /// Why a Placement selects no target, and what to do about it.
-fn no_targets(space: &Space, placing: &Placing, rule: &PlacementRule, inventory: &Inventory) -> String {
+fn no_targets(space: &Space, (name, placing, rule): (&str, &Placing, &PlacementRule), inventory: &Inventory) -> String {
     let compare = "compare with `kubectl get synctargets,locations --show-labels` in the space root";
     let asked = (!rule.reach.targets.is_empty(), !rule.reach.locations.is_empty());
     if asked == (false, false) {
@@ -222,6 +223,11 @@ fn no_targets(space: &Space, placing: &Placing, rule: &PlacementRule, inventory:
         return format!(
             "it selects {count} target{plural}, and this space may place to none of them; see spec.allow of the Space {}",
             space.name
+        );
+    }
+    if space.choices.get(name).is_some_and(Choice::is_waiting) {
+        return format!(
+            "it selects {count} target{plural}, but none that it chose before; others are chosen when that lasts"
         );
     }
     format!("it selects {count} target{plural}, and all are unschedulable; see spec.unschedulable of the SyncTargets")

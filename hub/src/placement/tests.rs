@@ -10,6 +10,7 @@ use tideline_common::{ApplyMode, Monotonic, ObjectKey, Prune, Reason, SpaceName,
 use super::*;
 use crate::clean::{self, Labels};
 
+mod choosing;
 mod mapping;
 mod oracle;
 mod selecting;

@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
-use tideline_common::{ApplyPolicy, ObjectKey};
+use tideline_common::{ApplyPolicy, Monotonic, ObjectKey};
 
-use super::inventory::{Inventory, News, Reach, choose};
-use super::object::{Form, Object, PolicyOrder, merged, restate};
+use super::choice::{Candidates, Choice};
+use super::inventory::{Inventory, News, Reach};
+use super::object::{Form, Object, PolicyOrder, Settle, merged, restate};
 use super::rule::{Candidate, PlacementRule};
-use super::space::Space;
+use super::space::{Placing, Space};
 use super::{Assignment, Change, Destination, Input, NamespaceMapping, SourceId, Variant};
 use crate::clean::{Labels, Outbound, rendered};
 
@@ -26,6 +27,15 @@ pub(super) type Forms = BTreeMap<Destination, Vec<Form>>;
 pub(super) struct Wants<'a> {
     pub(super) inventory: &'a Inventory,
     pub(super) direct_policy: &'a Arc<ApplyPolicy>,
+}
+
+/// What a Placement selects and its space may place to.
+struct Eligible<'a> {
+    targets: RoaringBitmap,
+    /// Those of which something is otherwise than before.
+    news: &'a RoaringBitmap,
+    /// Whether something that decides about it was never readable.
+    frozen: bool,
 }
 
 impl Wants<'_> {
@@ -40,6 +50,7 @@ impl Wants<'_> {
             space.dirty |= &space.direct;
             space.unsaid |= &space.direct;
         }
+        let frozen = self.inventory.unreadable() || space.is_unreadable();
         let names: Vec<_> = space.placements.keys().cloned().collect();
         for name in names {
             let Some(placing) = space.placements.get_mut(&name) else { continue };
@@ -48,23 +59,64 @@ impl Wants<'_> {
                 continue;
             }
             let eligible = placing.reach.refresh(&placement.reach, self.inventory, &news) & &space.allowed;
-            let uid = placing.uid.clone();
-            let nothing = RoaringBitmap::new();
-            let chosen = space.choices.get(&uid).unwrap_or(&nothing);
-            let (targets, chosen) = match placement.number_of_targets {
-                Some(number) => {
-                    let chosen = choose(&uid, number, &eligible, chosen, self.inventory);
-                    (chosen.clone(), chosen)
-                }
-                None => (eligible, nothing),
-            };
-            if targets != placing.targets || !targets.is_disjoint(&news.targets) {
-                placing.targets = targets;
-                space.dirty |= &placing.objects;
-                space.unsaid |= &placing.objects;
-            }
-            space.set_choice(&uid, chosen);
+            self.select(space, &name, Eligible { targets: eligible, news: &news.targets, frozen });
         }
+    }
+
+    /// Has what was chosen give way to others where it was waited for long enough, and forgets choices whose Placement is
+    /// gone, or takes no pick any more. Says when else that is to be looked at.
+    pub(super) fn settle_choices(
+        &self,
+        space: &mut Space,
+        settle: Settle,
+        now: Monotonic,
+        mut deadline: impl FnMut(Monotonic),
+    ) {
+        let mut over = Vec::new();
+        for (name, choice) in &mut space.choices {
+            let is_over = match space.placements.get(name).and_then(Placing::number_of_targets) {
+                Some(number) => {
+                    // More than the number may be chosen since something was unreadable.
+                    let is_too_much = choice.targets().len() > u64::from(number);
+                    choice.settle(settle, now, &mut deadline) || is_too_much && !settle.is_frozen()
+                }
+                None => choice.outlive(settle, now, &mut deadline),
+            };
+            over.extend(is_over.then(|| name.clone()));
+        }
+        for name in over {
+            let placing = space.placements.get(&name).filter(|placing| placing.number_of_targets().is_some());
+            if let Some(placing) = placing {
+                let targets = placing.reach.targets(self.inventory) & &space.allowed;
+                self.select(space, &name, Eligible { targets, news: &RoaringBitmap::new(), frozen: false });
+            } else if let Some(choice) = space.choices.remove(&name) {
+                space.put_choice(&name, choice.targets(), Choice::default());
+            }
+        }
+    }
+
+    /// Brings the targets of one Placement up to date, and marks its objects where that is news for them.
+    fn select(&self, space: &mut Space, name: &Arc<str>, eligible: Eligible<'_>) {
+        let Some(placing) = space.placements.get_mut(name) else { return };
+        let mut choice = space.choices.remove(name).unwrap_or_default();
+        let before = choice.targets().clone();
+        let targets = match placing.number_of_targets() {
+            Some(number) => choice.choose(&Candidates {
+                space: &space.name,
+                placement: name,
+                number,
+                eligible: &eligible.targets,
+                inventory: self.inventory,
+                frozen: eligible.frozen,
+            }),
+            None => eligible.targets,
+        };
+        if targets != placing.targets || !targets.is_disjoint(eligible.news) {
+            placing.targets = targets;
+            space.dirty |= &placing.objects;
+            space.unsaid |= &placing.objects;
+        }
+        space.put_choice(name, &before, choice);
     }
 
     /// What is wanted of an object, over targets that are disjoint at each destination; and the targets of Placements that

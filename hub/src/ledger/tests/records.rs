@@ -172,12 +172,12 @@ fn nothing_is_an_empty_ledger_but_records_without_a_head_are_none() {
 fn a_schema_that_is_not_known_is_refused() {
     let mut kept = Kept::with_targets(1);
     let head = kept.records.0.get_mut(&b"ledger/head"[..]).unwrap();
-    *head = String::from_utf8(head.clone()).unwrap().replace("\"schema\":5", "\"schema\":6").into_bytes();
+    *head = String::from_utf8(head.clone()).unwrap().replace("\"schema\":6", "\"schema\":7").into_bytes();
     // It comes first, and this build cannot read it.
     kept.records.0.insert(b"ledger/a-kind-to-come/1".to_vec(), b"anything".to_vec());
     let error = Ledger::load(&kept.records.0, Retention::default()).unwrap_err();
     expect_test::expect![
-        "the ledger has schema version 6, this build knows 5; run the version that wrote it, or a newer one"
+        "the ledger has schema version 7, this build knows 6; run the version that wrote it, or a newer one"
     ]
     .assert_eq(&error.to_string());
 }
