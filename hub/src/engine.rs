@@ -446,10 +446,7 @@ impl Engine {
                 self.freshness_changed(target);
             }
             link::Effect::Quarantined { target, cluster } => {
-                let cluster = cluster.as_ref().map(ToString::to_string).unwrap_or_default();
-                warn!(sync_target = %target, cluster, "an identity is used from another cluster than the one that enrolled");
-                self.targets.problem(target, Reason::Quarantined);
-                self.dirty.targets.insert(target);
+                self.quarantined(now, target, cluster.as_ref());
             }
             link::Effect::SetTimer(at) => self.timer = Some(self.timer.map_or(at, |timer| timer.min(at))),
         }

@@ -69,6 +69,9 @@ pub(crate) const REPORTED_BYTES_PER_OBJECT: usize = 8 << 10;
 const _: () = assert!(REPORTED_BYTES_BASE > 16 * STATUS_BYTES_MAX + DESIRED_OBJECTS_MAX * 600);
 /// How long it is shown that an agent said more than it may.
 pub(crate) const BREACH_SHOWN: Duration = Duration::from_hours(1);
+/// How long it is shown that an identity was used from another cluster, after it was seen there last. An agent that is refused
+/// for that asks again within half a minute, so what is shown no more is switched off, or of the right cluster.
+pub(crate) const QUARANTINE_SHOWN: Duration = Duration::from_hours(1);
 /// How far the clock of an agent's machine may be from this one, by what each signs: as far as an agent takes it.
 pub(crate) const CLOCK_DIFFERENCE_MAX: Duration = Duration::from_hours(24);
 /// How long it is shown that it was farther. An agent that is heard says something every 45 seconds.

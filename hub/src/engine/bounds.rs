@@ -1,12 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_common::limits::DESIRED_OBJECTS_MAX;
-use tideline_common::{Monotonic, Reason, TargetId};
+use tideline_common::{Monotonic, Reason, TargetId, Uid};
 use tracing::warn;
 
 use super::Engine;
 use crate::ledger::TargetContinuity;
-use crate::limits::{BREACH_SHOWN, CLOCK_SHOWN};
+use crate::limits::{BREACH_SHOWN, CLOCK_SHOWN, QUARANTINE_SHOWN};
 use crate::link::core as link;
 use crate::summary::Breach;
 
@@ -25,14 +25,11 @@ struct Shown {
 }
 
 impl Shown {
-    /// Shows it from now on, and says whether it is shown already.
-    fn show(&mut self, target: TargetId, problem: Reason, until: Monotonic) -> bool {
-        let former = self.until.insert((target, problem), until);
-        if let Some(former) = former {
+    fn show(&mut self, target: TargetId, problem: Reason, until: Monotonic) {
+        if let Some(former) = self.until.insert((target, problem), until) {
             self.ends.remove(&(former, target, problem));
         }
         self.ends.insert((until, target, problem));
-        former.is_some()
     }
 
     /// One that is to be shown no more.
@@ -99,14 +96,24 @@ impl Engine {
         }
     }
 
+    /// The identity of a target was used from that cluster, which is not the one that enrolled.
+    pub(super) fn quarantined(&mut self, now: Monotonic, target: TargetId, cluster: Option<&Uid>) {
+        if self.shows(target, Reason::Quarantined, now + QUARANTINE_SHOWN) {
+            let cluster = cluster.map(ToString::to_string).unwrap_or_default();
+            warn!(sync_target = %target, cluster, "an identity is used from another cluster than the one that enrolled");
+        }
+    }
+
     /// Shows a problem of a target, and says whether it was not shown before.
     fn shows(&mut self, target: TargetId, problem: Reason, until: Monotonic) -> bool {
-        if self.targets.get(target).is_none() || self.bounds.shown.show(target, problem, until) {
-            return false;
+        let Some(outline) = self.targets.get(target) else { return false };
+        let is_news = !outline.problems.contains(&problem);
+        self.bounds.shown.show(target, problem, until);
+        if is_news {
+            self.targets.problem(target, problem);
+            self.dirty.targets.insert(target);
         }
-        self.targets.problem(target, problem);
-        self.dirty.targets.insert(target);
-        true
+        is_news
     }
 
     /// Counts words of an agent that did not concern its target, and removals that meant nothing.
