@@ -94,7 +94,10 @@ impl Ingest {
                 Err(error) => {
                     warn!(error = exit::chain(&error), "a SyncTarget cannot be read; what is known of it stays");
                     if let Some(id) = uid(object).and_then(|uid| uid.text().parse::<TargetId>().ok()) {
-                        self.shared.ingest(|engine, _| engine.target_unreadable(id));
+                        self.shared.ingest(|engine, _| {
+                            engine.target_named(id, &name());
+                            engine.target_unreadable(id);
+                        });
                     }
                 }
             },
@@ -191,6 +194,7 @@ impl Ingest {
         let labels: Labels = target.metadata.labels.clone().unwrap_or_default();
         let placed = Target { id, labels, unschedulable: target.spec.unschedulable, decommission };
         self.shared.ingest(|engine, now| {
+            engine.target_named(id, &name);
             engine.keys_revoked(id, &name, &revoked);
             engine.target_seen(now, placed, record);
         });

@@ -49,6 +49,13 @@ impl Engine {
         self.version += 1;
     }
 
+    /// What the SyncTarget of a target is called, whether anything else of it can be read, and whether it has an agent.
+    pub fn target_named(&mut self, id: TargetId, name: &str) {
+        if self.targets.named(id, name) {
+            self.version += 1;
+        }
+    }
+
     /// The inventory shows a target that cannot be read. It is not gone, and what is known of it stays. Where that is only what
     /// the ledger has of it, nobody can say what selects it: until it can be read, placement decides nothing.
     pub fn target_unreadable(&mut self, id: TargetId) {
@@ -162,10 +169,10 @@ impl Engine {
         self.memory.is_revoked(key) && !self.targets.iter().any(|(_, outline)| outline.record.key == *key)
     }
 
-    /// A name for people: the SyncTarget's, also of one that was deleted; the id of one that never had an agent.
+    /// A name for people: the SyncTarget's, also of one that was deleted and had an agent; the id of one that the inventory
+    /// has not shown yet.
     pub fn target_name(&self, target: TargetId) -> String {
-        let present = self.targets.get(target).map(|outline| &outline.record.name);
-        let name = present.or_else(|| self.memory.get(target).map(|remembered| &remembered.name));
+        let name = self.targets.name(target).or_else(|| self.memory.get(target).map(|remembered| &remembered.name));
         name.cloned().unwrap_or_else(|| target.to_string())
     }
 

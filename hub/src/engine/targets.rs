@@ -53,6 +53,8 @@ pub enum Contact {
 #[derive(Clone, Debug, Default)]
 pub struct Targets {
     known: BTreeMap<TargetId, TargetOutline>,
+    /// What the SyncTarget of each is called, also of one that has no agent.
+    names: BTreeMap<TargetId, String>,
     /// Who held each target last, whether or not the inventory shows it yet.
     holders: BTreeMap<TargetId, HolderRecord>,
     /// When the agent of each was heard from last, served or not.
@@ -169,11 +171,23 @@ impl Targets {
             contact: Contact::Never,
             problems: BTreeSet::new(),
         });
+        self.names.insert(target, record.name.clone());
         outline.record = record;
+    }
+
+    /// Says whether that is news.
+    pub(super) fn named(&mut self, target: TargetId, name: &str) -> bool {
+        let known = self.names.insert(target, name.to_owned());
+        known.as_deref() != Some(name)
+    }
+
+    pub(super) fn name(&self, target: TargetId) -> Option<&String> {
+        self.names.get(&target)
     }
 
     pub(super) fn gone(&mut self, target: TargetId) {
         self.known.remove(&target);
+        self.names.remove(&target);
         self.awaited.remove(&target);
         self.never_read.remove(&target);
         self.unreadable_now.remove(&target);

@@ -24,6 +24,7 @@ mod choices;
 mod clock;
 mod history;
 mod keys;
+mod names;
 mod quarantine;
 mod returning;
 mod stolen_key;

@@ -95,7 +95,11 @@ impl Spaces {
                 shared.read_mut(|engine| engine.committed(later, work));
             }
         }
-        shared.read(|engine| engine.ledger.clone())
+        shared.read(|engine| {
+            let names: Vec<_> = engine.ledger.targets().map(|(target, _)| engine.target_name(target)).collect();
+            assert_eq!(names, ["t"], "by name, though no agent has enrolled");
+            engine.ledger.clone()
+        })
     }
 }
 
