@@ -1,13 +1,17 @@
 //! Writes what came back into the spaces: the status of sources that are placed once, and of the hub's own kinds.
 //!
 //! Level-triggered: a dirty mark says only "look again". What is there already is not written, so a hub that restarts
-//! writes nothing.
+//! writes nothing. What is written changes in the space, which the hub hears of as of all else there: so one object is written
+//! once in five seconds at most, as it is then.
 
+mod backlog;
+mod pace;
 mod retries;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use futures::{StreamExt, stream};
 use http::Request;
 use jiff::Timestamp;
 use kube::Client;
@@ -22,6 +26,8 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use self::backlog::Backlog;
+use self::pace::Pace;
 use self::retries::Retries;
 
 use crate::duplicates;
@@ -37,6 +43,10 @@ const CONTACT_PERIOD: Duration = Duration::from_mins(10);
 /// From news to the writes that it makes. What is on its way to a target comes first; and of what changes again within that
 /// time only the last is written. Nobody who looks at a status notices.
 const SETTLES_IN: Duration = Duration::from_millis(100);
+/// Statuses of sources that are on their way at once: what the API server of a space writes in one transaction.
+const SOURCES_AT_ONCE: usize = 8;
+/// Sources of which the statuses are written before SyncTargets are looked at again: a fraction of a second.
+const SOURCES_IN_A_PASS: usize = 256;
 /// Bytes of a condition's message, by the Kubernetes conventions.
 const CONDITION_MESSAGE_MAX: usize = 32 * 1024;
 
@@ -56,10 +66,19 @@ pub(crate) async fn run(
         contacts_at: Instant::now(),
         described: BTreeMap::new(),
         retries: ByKind::default(),
+        paces: Paces::default(),
+        backlog: Backlog::default(),
     };
     loop {
         writer.pass().await;
-        let again = writer.retries.next().into_iter().chain([Instant::now() + CONTACT_PERIOD]).min();
+        if !writer.backlog.is_empty() {
+            if shutdown.is_cancelled() {
+                return Ok(());
+            }
+            continue;
+        }
+        let again = [writer.retries.next(), writer.paces.next(), Some(Instant::now() + CONTACT_PERIOD)];
+        let again = again.into_iter().flatten().min();
         let news = async {
             tokio::select! {
                 () = writer.shared.statuses() => tokio::time::sleep(SETTLES_IN).await,
@@ -82,6 +101,8 @@ struct Writer {
     /// What was last written of each Placement, Location and Space.
     described: BTreeMap<Described, Value>,
     retries: ByKind,
+    paces: Paces,
+    backlog: Backlog,
 }
 
 /// What could not be written, and when that is tried again: who reports makes no write happen that fails.
@@ -93,6 +114,20 @@ struct ByKind {
 }
 
 impl ByKind {
+    fn next(&self) -> Option<Instant> {
+        [self.sources.next(), self.targets.next(), self.described.next()].into_iter().flatten().min()
+    }
+}
+
+/// What was written lately, and may not be again yet.
+#[derive(Debug, Default)]
+struct Paces {
+    sources: Pace<SourceId>,
+    targets: Pace<TargetId>,
+    described: Pace<Described>,
+}
+
+impl Paces {
     fn next(&self) -> Option<Instant> {
         [self.sources.next(), self.targets.next(), self.described.next()].into_iter().flatten().min()
     }
@@ -120,25 +155,11 @@ impl Writer {
             self.contacts_at = Instant::now();
             targets.extend(std::mem::take(&mut self.targets).into_keys());
         }
-        for id in self.retries.sources.due(Instant::now(), sources) {
-            let written = match self.shared.read(|engine| plan(engine, &id)) {
-                Some(write) => self.write_source(&id, &write).await,
-                None => Ok(()),
-            };
-            match written {
-                Ok(()) => {}
-                Err(error) if is_final(&error) => {
-                    debug!(source = %id.uid, error = exit::chain(&error), "a status cannot be written into its source");
-                }
-                Err(error) => {
-                    warn!(space = %id.space, error = exit::chain(&error), "cannot write a status; trying again");
-                    self.retries.sources.failed(Instant::now(), id);
-                    continue;
-                }
-            }
-            self.retries.sources.ended(&id);
-        }
-        for target in self.retries.targets.due(Instant::now(), targets) {
+        let now = Instant::now();
+        targets.extend(self.paces.targets.take_due(now));
+        let waited = self.paces.sources.take_due(now);
+        self.backlog.add(self.retries.sources.due(now, sources.into_iter().chain(waited)));
+        for target in self.retries.targets.due(now, targets) {
             match self.write_target(target).await {
                 Ok(()) => {}
                 Err(error) if is_gone(&error) => {}
@@ -153,8 +174,49 @@ impl Writer {
             }
             self.retries.targets.ended(&target);
         }
-        if described || self.retries.described.next().is_some_and(|at| at <= Instant::now()) {
+        let waited = !self.paces.described.take_due(now).is_empty();
+        if described || waited || self.retries.described.next().is_some_and(|at| at <= now) {
             self.write_described().await;
+        }
+        self.write_sources().await;
+    }
+
+    /// Writes some of the statuses that wait, several at once.
+    async fn write_sources(&mut self) {
+        let mut writes = Vec::new();
+        for id in self.backlog.take(SOURCES_IN_A_PASS) {
+            let now = Instant::now();
+            if !self.retries.sources.is_due(now, &id) {
+                continue;
+            }
+            match self.shared.read(|engine| plan(engine, &id)) {
+                // What is not so any more is taken back at once.
+                Some(write) if write.status.is_none() || self.paces.sources.may(now, &id) => writes.push((id, write)),
+                Some(_) | None => self.retries.sources.ended(&id),
+            }
+        }
+        let this = &*self;
+        let writing = writes.into_iter().map(|(id, write)| async move {
+            let written = this.write_source(&id, &write).await;
+            (id, written)
+        });
+        let written: Vec<_> = stream::iter(writing).buffer_unordered(SOURCES_AT_ONCE).collect().await;
+        for (id, written) in written {
+            let now = Instant::now();
+            match written {
+                Ok(()) => {}
+                Err(error) if is_final(&error) => {
+                    debug!(source = %id.uid, error = exit::chain(&error), "a status cannot be written into its source");
+                }
+                Err(error) => {
+                    warn!(space = %id.space, error = exit::chain(&error), "cannot write a status; trying again");
+                    self.retries.sources.failed(now, id);
+                    continue;
+                }
+            }
+            self.retries.sources.ended(&id);
+            // One that is refused was a request, too.
+            self.paces.sources.wrote(now, id);
         }
     }
 
@@ -195,9 +257,14 @@ impl Writer {
             if !self.retries.described.is_due(Instant::now(), &what) {
                 continue;
             }
+            if !self.paces.described.may(Instant::now(), &what) {
+                self.retries.described.ended(&what);
+                continue;
+            }
             let (resource, name) = (what.resource, &what.name);
             match describe(client, &what, &status).await {
-                Ok(()) => {}
+                Ok(Outcome::Written) => self.paces.described.wrote(Instant::now(), what.clone()),
+                Ok(Outcome::Same) => {}
                 Err(error) if is_gone(&error) => continue,
                 Err(error) if is_final(&error) => {
                     warn!(resource, name, error = exit::chain(&error), "a status is refused, and stays as it was");
@@ -213,26 +280,38 @@ impl Writer {
         }
     }
 
+    /// Writes one, unless it was written lately: then it waits for its time.
     async fn write_target(&mut self, target: TargetId) -> Result<(), kube::Error> {
         let Some(client) = self.clients.get(&SpaceName::root()) else { return Ok(()) };
         let Some((what, status)) = self.shared.read(|engine| target_status(engine, target)) else {
             self.targets.remove(&target);
             return Ok(());
         };
-        if self.targets.get(&target) == Some(&status) {
+        if self.targets.get(&target) == Some(&status) || !self.paces.targets.may(Instant::now(), &target) {
             return Ok(());
         }
         let written = describe(client, &what, &status).await;
+        if matches!(written, Ok(Outcome::Written)) {
+            self.paces.targets.wrote(Instant::now(), target);
+        }
         if written.as_ref().err().is_none_or(is_final) {
             // One that is refused is said once, and tried again when it is another.
             self.targets.insert(target, status);
         }
-        written
+        written.map(|_outcome| ())
     }
 }
 
+/// What became of a status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    Written,
+    /// It was there already.
+    Same,
+}
+
 /// Writes what differs from what is there, so that a hub that restarts writes nothing.
-async fn describe(client: &Client, what: &Described, status: &Value) -> Result<(), kube::Error> {
+async fn describe(client: &Client, what: &Described, status: &Value) -> Result<Outcome, kube::Error> {
     let path = format!("/apis/tideline.dev/v1alpha1/{}/{}", what.resource, what.name);
     let request = Request::get(&path).body(Vec::new()).map_err(kube::Error::HttpError)?;
     let present: Value = client.request(request).await?;
@@ -247,12 +326,14 @@ async fn describe(client: &Client, what: &Described, status: &Value) -> Result<(
     let in_contact = status["phase"] == "Ready";
     let aged = in_contact && is_aged(&present["status"]["lastContact"]);
     if !aged && status.as_object().is_some_and(|status| status.iter().all(same)) {
-        return Ok(());
+        return Ok(Outcome::Same);
     }
     if in_contact {
         status["lastContact"] = json!(now());
     }
-    patch::send(client, &format!("{path}/status"), Form::Merge, &json!({"status": status})).await.map(|_: Value| ())
+    patch::send(client, &format!("{path}/status"), Form::Merge, &json!({"status": status}))
+        .await
+        .map(|_: Value| Outcome::Written)
 }
 
 /// Whether a time of contact is so old that it misleads.

@@ -123,3 +123,92 @@ fn no_message_is_longer_than_its_field() {
         assert!(message.len() <= CONDITION_MESSAGE_MAX && message.len() > CONDITION_MESSAGE_MAX - letter.len());
     }
 }
+
+/// A hub of one SyncTarget, and writes into its status.
+struct Writes {
+    shared: Shared,
+    made: Arc<AtomicUsize>,
+}
+
+impl Writes {
+    /// At an API server that takes everything.
+    fn new() -> (Self, Clients) {
+        let fuse = Fuse::new(20);
+        let shared =
+            Shared::new(Engine::new(Config::default(), Duration::ZERO, fuse, Ledger::default(), BTreeMap::new()));
+        let made = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&made);
+        let service = tower::service_fn(move |request: http::Request<Body>| {
+            counted.fetch_add(usize::from(request.method() == http::Method::PATCH), Ordering::Relaxed);
+            async move { Ok::<_, Infallible>(Response::new(Body::from(b"{}".to_vec()))) }
+        });
+        (Self { shared, made }, BTreeMap::from([(SpaceName::root(), Client::new(service, "default"))]))
+    }
+
+    /// Changes what its status says.
+    fn change(&self, nth: u64) {
+        let id: TargetId = "00000000-0000-4000-8000-000000000000".parse().unwrap();
+        let decommission = if nth.is_multiple_of(2) { Decommission::Keep } else { Decommission::Remove };
+        let record = TargetRecord {
+            name: "t".to_owned(),
+            key: SigningKey::from_seed([1; 32]).public(),
+            cluster: None,
+            decommission,
+            accepted: None,
+            released: None,
+            adopts: None,
+        };
+        let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommission };
+        self.shared.step(|engine, now| engine.target_seen(now, target, Some(record)));
+    }
+
+    async fn pass(&self, time: Duration) -> usize {
+        // Who was woken says first how long it waits.
+        for pause in [Duration::ZERO, time] {
+            tokio::time::advance(pause).await;
+            for _ in 0..50 {
+                tokio::task::yield_now().await;
+            }
+        }
+        self.made.load(Ordering::Relaxed)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_changes_all_the_time_is_written_once_in_five_seconds_and_as_it_is_last() {
+    let (writes, clients) = Writes::new();
+    let shutdown = CancellationToken::new();
+    let running = tokio::spawn(run(writes.shared.clone(), clients, shutdown.clone()));
+    writes.pass(Duration::from_secs(1)).await;
+    writes.change(0);
+    assert_eq!(writes.pass(SETTLES_IN).await, 1, "the first goes at once");
+    let mut made = 1;
+    for nth in 1..=300 {
+        writes.change(nth);
+        made = writes.pass(SETTLES_IN).await;
+    }
+    assert!((6..=7).contains(&made), "{made}");
+    // The last word is written, and nothing after it.
+    assert_eq!(writes.pass(pace::EVERY).await, 7);
+    assert_eq!(writes.pass(pace::EVERY * 10).await, 7);
+    writes.change(301);
+    assert_eq!(writes.pass(SETTLES_IN).await, 8, "after a quiet time one goes at once");
+    shutdown.cancel();
+    running.await.unwrap().unwrap();
+}
+
+#[test]
+fn what_comes_during_a_round_has_its_turn_after_all_of_it() {
+    let id = |nth: u32| SourceId {
+        space: SpaceName::root(),
+        resource: crate::placement::GroupResource::new("", "configmaps"),
+        uid: format!("u{nth}").parse().unwrap(),
+    };
+    let mut backlog = backlog::Backlog::default();
+    backlog.add((0..4).map(id));
+    assert_eq!(backlog.take(2), [id(0), id(1)]);
+    backlog.add([id(0), id(3)]);
+    assert_eq!(backlog.take(3), [id(2), id(3)]);
+    assert_eq!(backlog.take(3), [id(0), id(3)]);
+    assert!(backlog.is_empty());
+}
