@@ -27,8 +27,10 @@ const LIFETIME: Duration = Duration::from_mins(45);
 const LIFETIME_MAX: Duration = Duration::from_hours(24);
 /// Objects read at once for the initial state.
 const PAGE: usize = 128;
-/// Shortest time from one computation of virtual objects to the next: what changes all the time is told ten times a second.
-const PACE: Duration = Duration::from_millis(100);
+/// Shortest pause from one computation of virtual objects to the next: what changes all the time is told ten times a second.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+/// The pause is so many times what the last computation took, so that a watch of many objects takes a twentieth of a core.
+const PAUSE_FACTOR: u32 = 20;
 
 pub(crate) fn watch(call: &Call, place: &Place, options: ListOptions) -> Result<Reply, ApiError> {
     let shape = negotiate::shape(&call.headers)?;
@@ -278,8 +280,13 @@ struct VirtualWatch {
     deadline: Instant,
     known: BTreeMap<(String, String), Value>,
     ready: VecDeque<Bytes>,
-    /// When the objects were computed last; none before the first time.
-    computed: Option<Instant>,
+    /// When the objects may be computed again; none before the first time.
+    pause_ends: Option<Instant>,
+}
+
+/// How long after a computation the next may begin.
+fn pause_after(took: Duration) -> Duration {
+    took.saturating_mul(PAUSE_FACTOR).max(PAUSE_MIN)
 }
 
 fn watch_virtual(
@@ -302,7 +309,7 @@ fn watch_virtual(
         deadline,
         known: BTreeMap::new(),
         ready: VecDeque::new(),
-        computed: None,
+        pause_ends: None,
     };
     Ok(Reply::stream(Body::from_stream(stream::unfold(watch, |mut watch| async move {
         let line = watch.next().await?;
@@ -316,13 +323,13 @@ impl VirtualWatch {
             if let Some(line) = self.ready.pop_front() {
                 return Some(line);
             }
-            if let Some(computed) = self.computed {
+            if let Some(pause_ends) = self.pause_ends {
                 tokio::select! {
                     biased;
                     () = sleep_until(self.deadline) => return None,
                     changed = self.changes.changed() => changed.ok()?,
                 }
-                sleep_until(computed + PACE).await;
+                sleep_until(pause_ends.min(self.deadline)).await;
                 self.changes.mark_unchanged();
                 self.refresh(false);
             } else {
@@ -338,7 +345,7 @@ impl VirtualWatch {
     }
 
     fn refresh(&mut self, silent: bool) {
-        self.computed = Some(Instant::now());
+        let begun = Instant::now();
         let version = self.store.revision().0;
         let mut fresh = BTreeMap::new();
         let (served, namespace) = (&self.view.served, self.namespace.as_deref());
@@ -361,5 +368,17 @@ impl VirtualWatch {
                 self.ready.push_back(self.view.line("DELETED", whole));
             }
         }
+        self.pause_ends = Some(Instant::now() + pause_after(begun.elapsed()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_takes_long_to_compute_is_computed_more_rarely() {
+        let pause = |milliseconds| pause_after(Duration::from_millis(milliseconds)).as_millis();
+        assert_eq!([0, 1, 5, 6, 300].map(pause), [100, 100, 100, 120, 6_000]);
     }
 }
