@@ -349,9 +349,9 @@ impl Engine {
         self.dirty.described
     }
 
-    /// Of how many SyncTargets the status is to be looked at again.
-    pub fn targets_to_write(&self) -> usize {
-        self.dirty.targets.len()
+    /// Of how many SyncTargets and sources the status is to be looked at again.
+    pub fn statuses_to_write(&self) -> usize {
+        self.dirty.targets.len() + self.dirty.sources.len()
     }
 
     /// What is to be looked at again.
@@ -359,11 +359,13 @@ impl Engine {
         std::mem::take(&mut self.dirty)
     }
 
-    /// A space shows an object.
+    /// A space shows an object. What status it has there is shown by nothing that is read here.
     pub fn source_seen(&mut self, id: SourceId, seen: SourceSeen) {
+        if self.sources.get(&id).is_none_or(|former| !former.is_placed_like(&seen)) {
+            self.version += 1;
+        }
         if self.sources.put(&id, seen) {
             self.dirty.sources.insert(id);
-            self.version += 1;
         }
     }
 
@@ -485,8 +487,13 @@ impl Engine {
         let former = told(&self.summary);
         let facts: Vec<_> = view.news(&report).collect();
         let taken = self.summary.take(target, report);
-        if told(&self.summary) != former {
+        let told_otherwise = told(&self.summary) != former;
+        if told_otherwise {
             self.dirty.targets.insert(target);
+        }
+        // Most reports only say that all is as it was.
+        if taken.is_news || told_otherwise || dropped + unfounded > 0 || !breaches.is_empty() {
+            self.version += 1;
         }
         for key in &taken.changed {
             self.dirty.sources.extend(self.sources_at(target, key));
@@ -498,7 +505,6 @@ impl Engine {
         for breach in breaches {
             self.breached(now, target, breach);
         }
-        self.version += 1;
     }
 
     fn sources_at(&self, target: TargetId, key: &ObjectKey) -> Option<SourceId> {

@@ -154,11 +154,12 @@ impl Ingest {
             Ok(source) => {
                 let id = SourceId { space: of.space.clone(), resource: of.resource.clone(), uid: source.uid.clone() };
                 let seen = SourceSeen::of(object);
-                self.shared.ingest(|engine, _| {
-                    engine.index.apply(&of.space, &of.resource, source);
+                self.shared.ingest_news(|engine, _| {
+                    let news = engine.index.apply(&of.space, &of.resource, source);
                     if let Some(seen) = seen {
                         engine.source_seen(id, seen);
                     }
+                    news
                 });
             }
             Err(refusal) => {

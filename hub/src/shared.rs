@@ -54,11 +54,11 @@ impl Shared {
         let now = self.now();
         let mut engine = self.lock();
         let (version, timer, described) = (engine.version, engine.timer(), engine.is_redescribed());
-        let standing = engine.targets_to_write();
+        let standing = engine.statuses_to_write();
         let result = step(&mut engine, now);
         let (moved, work) = (engine.version != version, engine.has_work() || engine.timer() != timer);
         // What is to be known of a target may be said in no report for long, as that several agents have its identity.
-        let look = (!described && engine.is_redescribed()) || engine.targets_to_write() > standing;
+        let look = (!described && engine.is_redescribed()) || engine.statuses_to_write() > standing;
         let version = engine.version;
         drop(engine);
         if work {
@@ -75,11 +75,24 @@ impl Shared {
 
     /// Does one step that placement may have something to say about.
     pub(crate) fn ingest(&self, step: impl FnOnce(&mut Engine, Monotonic)) {
-        self.step(|engine, now| {
+        self.ingest_news(|engine, now| {
             step(engine, now);
-            engine.told();
+            true
         });
-        self.inner.work.notify_one();
+    }
+
+    /// The same, where the step says whether it may have: what this hub wrote itself comes back as no news.
+    pub(crate) fn ingest_news(&self, step: impl FnOnce(&mut Engine, Monotonic) -> bool) {
+        let news = self.step(|engine, now| {
+            let news = step(engine, now);
+            if news {
+                engine.told();
+            }
+            news
+        });
+        if news {
+            self.inner.work.notify_one();
+        }
     }
 
     /// Reads without changing anything.

@@ -44,6 +44,14 @@ impl SourceSeen {
     }
 }
 
+impl SourceSeen {
+    /// Whether both are of one version, and have one name.
+    pub fn is_placed_like(&self, other: &Self) -> bool {
+        let Self { version, namespace, name, status: _, ours: _ } = self;
+        (version, namespace, name) == (&other.version, &other.namespace, &other.name)
+    }
+}
+
 /// Names a status; none for one that says nothing.
 pub fn status_digest(status: &Value) -> Option<Digest> {
     let empty = status.is_null() || status.as_object().is_some_and(serde_json::Map::is_empty);

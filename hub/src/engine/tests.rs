@@ -25,6 +25,7 @@ mod clock;
 mod history;
 mod keys;
 mod names;
+mod no_news;
 mod quarantine;
 mod returning;
 mod stolen_key;

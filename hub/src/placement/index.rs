@@ -149,10 +149,10 @@ impl Index {
         self.space(space).delete_placement(name);
     }
 
-    /// An object as it is in its space. Namespaces are told like all others.
-    pub fn apply(&mut self, space: &SpaceName, resource: &GroupResource, source: Source) {
+    /// An object as it is in its space. Namespaces are told like all others. Returns whether that may change anything.
+    pub fn apply(&mut self, space: &SpaceName, resource: &GroupResource, source: Source) -> bool {
         self.note(space);
-        self.space(space).apply(resource, source);
+        self.space(space).apply(resource, source)
     }
 
     /// The object is gone from its space.

@@ -188,7 +188,8 @@ impl Space {
         self.insert(place, Object::restored(assignment));
     }
 
-    pub(super) fn apply(&mut self, resource: &GroupResource, source: Source) {
+    /// Returns whether that may change anything.
+    pub(super) fn apply(&mut self, resource: &GroupResource, source: Source) -> bool {
         let place = (resource.clone(), source.key.clone());
         if let Some(&index) = self.by_key.get(&place)
             && self.object(index).is_some_and(|object| object.id.uid != source.uid)
@@ -207,7 +208,7 @@ impl Space {
         let Source { key, uid: _, labels, content } = source;
         let object = self.object_mut(index).expect("it was just found or inserted");
         if !object.take(labels.clone(), content) {
-            return;
+            return false;
         }
         if object.asks_for_locations() {
             self.direct.insert(index);
@@ -220,6 +221,7 @@ impl Space {
         if key.kind.is("", "Namespace") {
             self.apply_namespace(&key.name, labels, index);
         }
+        true
     }
 
     pub(super) fn delete(&mut self, resource: &GroupResource, key: &ObjectKey) {

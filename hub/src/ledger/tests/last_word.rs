@@ -153,7 +153,9 @@ impl Hub {
                 self.index.apply_placement(&space(), &name, name.parse().unwrap(), Ok(rule));
             }
             Edit::Object(nth, None) => self.index.delete(&space(), &config_maps(), &config_map(&nth.to_string())),
-            Edit::Object(nth, Some(thing)) => self.index.apply(&space(), &config_maps(), thing.source(nth)),
+            Edit::Object(nth, Some(thing)) => {
+                self.index.apply(&space(), &config_maps(), thing.source(nth));
+            }
             Edit::Target(nth, label) => {
                 let labels = Labels::from([("l".to_owned(), label.to_string())]);
                 let target =
