@@ -1,5 +1,7 @@
 //! The one task that writes the ledger: takes what is to be persisted, writes it, and makes it visible.
 
+mod store_health;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,7 +12,7 @@ use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tideline_common::{Monotonic, RevisionId, SegmentId, TargetId};
-use tideline_runtime::retry::{self, Failure};
+use tideline_runtime::retry;
 use tideline_runtime::{Backoff, exit};
 use tideline_store::{Commit, CommitOutcome, Error as StoreError, KeyRange, Op, Store};
 use tokio::time::sleep_until;
@@ -23,6 +25,8 @@ use crate::fuse::Fuse;
 use crate::ledger::{self, Batch, Fresh, Ledger, Retention, Write, chunked};
 use crate::link::core::Config;
 use crate::shared::Shared;
+
+pub(crate) use self::store_health::{StoreHealth, StoreState};
 
 /// What every record of who holds a target begins with; the rest is the target id, the value JSON.
 const HOLDER_PREFIX: &str = "holder/";
@@ -48,6 +52,11 @@ pub enum Error {
     Holder { key: String },
     #[error("the record of a target {key:?} is damaged; restore the store from a backup")]
     Target { key: String },
+    #[error(
+        "the store takes no more writes. Check its disk, and start the hub again; if it does not start, move the data directory \
+         away and restore a backup: tideline-hub restore FILE --data-dir DIR"
+    )]
+    Failed(#[source] StoreError),
 }
 
 /// Reads what earlier runs persisted, and begins a segment of the ledger's history for this one.
@@ -71,17 +80,28 @@ pub(crate) async fn load(store: &dyn Store, config: Config, settle: Duration, fu
     Ok(engine)
 }
 
-/// Persists until `shutdown`. A store that fails is tried again for as long as it takes: what is not persisted is not
-/// told, and all else goes on.
-pub(crate) async fn run(shared: Shared, store: Arc<dyn Store>, shutdown: CancellationToken) -> Result<(), Error> {
+/// Persists until `shutdown`. A write that the store does not take is tried again for as long as it takes: what is not
+/// persisted is not told, and all else goes on. `health` says so meanwhile.
+///
+/// # Errors
+///
+/// The store failed for good, and only a new process can open it again.
+pub(crate) async fn run(
+    shared: Shared,
+    store: Arc<dyn Store>,
+    health: StoreHealth,
+    shutdown: CancellationToken,
+) -> Result<(), Error> {
     loop {
         let mut work = shared.step(|engine, now| {
             engine.tick(now);
             engine.work(fresh(now))
         });
         if !work.is_empty() {
-            if !persist(store.as_ref(), &work, &shutdown).await {
-                return Ok(());
+            match persist(store.as_ref(), &work, &health, &shutdown).await {
+                Ok(()) => {}
+                Err(retry::Error::Cancelled) => return Ok(()),
+                Err(retry::Error::Permanent(error)) => return Err(Error::Failed(error)),
             }
             work.forget_records();
             shared.step(|engine, now| engine.committed(now, work));
@@ -96,13 +116,19 @@ pub(crate) async fn run(shared: Shared, store: Arc<dyn Store>, shutdown: Cancell
     }
 }
 
-/// Writes all of it, in order. False when it was not done because the run ends.
-async fn persist(store: &dyn Store, work: &Work, shutdown: &CancellationToken) -> bool {
+/// Writes all of it, in order.
+async fn persist(
+    store: &dyn Store,
+    work: &Work,
+    health: &StoreHealth,
+    shutdown: &CancellationToken,
+) -> Result<(), retry::Error<StoreError>> {
     let backoff = Backoff::new(RETRY.0, RETRY.1);
     // A write that was begun is seen through: half of it is recovered from, and costs every agent a look at all its set.
-    let written =
-        retry::retry("write the ledger", backoff, shutdown, || write(store, work).map_err(Failure::transient));
-    written.await.is_ok()
+    let write = || write(store, work).map_err(|error| health.judge(error));
+    retry::retry("write the ledger", backoff, shutdown, write).await?;
+    health.written();
+    Ok(())
 }
 
 async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {

@@ -11,18 +11,20 @@ use prometheus_client::registry::Registry;
 use tideline_common::rollup::Freshness;
 use tideline_runtime::health;
 
+use crate::committer::{StoreHealth, StoreState};
 use crate::link::refusals::{Refusals, RefusedAs};
 use crate::listener::{Closed, Peers};
 use crate::shared::Shared;
 
 /// The hub's registry.
-pub(crate) fn registry(shared: &Shared, peers: &Peers, refusals: &Arc<Refusals>) -> Registry {
+pub(crate) fn registry(shared: &Shared, peers: &Peers, refusals: &Arc<Refusals>, store: &StoreHealth) -> Registry {
     let mut registry = Registry::default();
     health::register_process(&mut registry, "hub", env!("CARGO_PKG_VERSION"));
     let own = registry.sub_registry_with_prefix("tideline_hub");
     own.register_collector(Box::new(State(shared.clone())));
     own.register_collector(Box::new(Connections(peers.clone())));
     own.register_collector(Box::new(Refused(Arc::clone(refusals))));
+    own.register_collector(Box::new(Storing(store.clone())));
     registry
 }
 
@@ -130,6 +132,22 @@ impl Collector for Connections {
         let gauge = ConstGauge::new(signed(census.body_bytes));
         let help = "Bytes of requests that are being received";
         gauge.encode(encoder.encode_descriptor("receiving_bytes", help, None, MetricType::Gauge)?)
+    }
+}
+
+#[derive(Debug)]
+struct Storing(StoreHealth);
+
+impl Collector for Storing {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let now = self.0.state();
+        let help = "Whether the store takes writes: 1 for the state that it is in";
+        let mut family = encoder.encode_descriptor("store_state", help, None, MetricType::Gauge)?;
+        for state in StoreState::ALL {
+            let label = StateLabel { state: state.as_str() };
+            ConstGauge::new(i64::from(state == now)).encode(family.encode_family(&label)?)?;
+        }
+        Ok(())
     }
 }
 

@@ -159,13 +159,14 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
     let health = Health::new();
     let peers = Peers::new(places);
     let refusals = Arc::<Refusals>::default();
-    let metrics = metrics::registry(&shared, &peers, &refusals);
+    let store_health = committer::StoreHealth::new(&health);
+    let metrics = metrics::registry(&shared, &peers, &refusals, &store_health);
     let ingesting = ingest::Ingest::new(shared.clone(), health.gate("spaces"));
     let heartbeat = health.heartbeat("engine", BEAT_MAX);
     run.spawn("heartbeat", shared::beat(shared.clone(), heartbeat, BEAT_EVERY, run.token().clone()));
     run.spawn("ingest", ingesting.run(EmbeddedSource::new(&server), run.token().clone()));
     run.spawn("approvals", approve::sweep(root.clone(), run.token().clone()));
-    run.spawn("committer", committer::run(shared.clone(), Arc::clone(&store), run.token().clone()));
+    run.spawn("committer", committer::run(shared.clone(), Arc::clone(&store), store_health, run.token().clone()));
     run.spawn("compactor", committer::compact(Arc::clone(&store), run.token().clone()));
     let clients =
         SPACES.iter().filter_map(|name| Some((name.parse::<SpaceName>().ok()?, client(&server, name)))).collect();

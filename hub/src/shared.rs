@@ -123,8 +123,8 @@ impl Shared {
     }
 }
 
-/// Ticks every so often until `shutdown`, while the engine can be asked something. A store that fails does not end that: it
-/// is tried again, and a new process could not do better.
+/// Ticks every so often until `shutdown`, while the engine can be asked something. A store that does not take writes does not
+/// end that: the committer says so, and ends the process where a new one could do better.
 pub(crate) async fn beat(
     shared: Shared,
     heartbeat: Heartbeat,

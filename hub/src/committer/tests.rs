@@ -1,8 +1,13 @@
 use std::iter::repeat_n;
+use std::sync::Mutex;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
 
 use tideline_common::wire::v1::{Terminal, TerminalFact};
 use tideline_common::{GroupKind, ObjectKey};
-use tideline_store::SqliteStore;
+use tideline_runtime::health::Health;
+use tideline_store::{Item, Page, Revision, SqliteStore, WatchStream};
 
 use super::*;
 use crate::engine::RememberedTarget;
@@ -36,4 +41,92 @@ async fn many_targets_that_go_at_once_are_remembered() {
     work.remembered = targets.map(|target| (target, remembered.clone())).collect();
     write(store.as_ref(), &work).await.unwrap();
     assert_eq!(read_all(store.as_ref(), TARGET_PREFIX).await.unwrap().len(), 20);
+}
+
+/// A store in memory whose commits fail as it is told, the last in the list for ever.
+struct Failing {
+    store: Arc<SqliteStore>,
+    errors: Mutex<Vec<StoreError>>,
+    tries: Mutex<usize>,
+}
+
+impl Failing {
+    fn with(errors: Vec<StoreError>) -> Arc<Self> {
+        Arc::new(Self { store: SqliteStore::in_memory().unwrap(), errors: Mutex::new(errors), tries: Mutex::new(0) })
+    }
+}
+
+impl Store for Failing {
+    fn revision(&self) -> Revision {
+        self.store.revision()
+    }
+
+    fn get(&self, key: Bytes) -> BoxFuture<'_, Result<Option<Item>, StoreError>> {
+        self.store.get(key)
+    }
+
+    fn range(&self, range: KeyRange, at: Option<Revision>, limit: usize) -> BoxFuture<'_, Result<Page, StoreError>> {
+        self.store.range(range, at, limit)
+    }
+
+    fn count(&self, range: KeyRange, at: Revision) -> BoxFuture<'_, Result<u64, StoreError>> {
+        self.store.count(range, at)
+    }
+
+    fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<CommitOutcome, StoreError>> {
+        *self.tries.lock().unwrap() += 1;
+        match self.errors.lock().unwrap().first() {
+            Some(error) => std::future::ready(Err(error.clone())).boxed(),
+            None => self.store.commit(commit),
+        }
+    }
+
+    fn watch(&self, range: KeyRange, after: Revision) -> Result<WatchStream, StoreError> {
+        self.store.watch(range, after)
+    }
+
+    fn compact(&self, before: Revision) -> BoxFuture<'_, Result<(), StoreError>> {
+        self.store.compact(before)
+    }
+}
+
+fn something() -> Work {
+    let mut work = Work::default();
+    work.remembered.insert(TargetId::from_uuid(Uuid::from_u128(1)), RememberedTarget::default());
+    work
+}
+
+const PATH: &str = "/data/store.db";
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_failed_is_told_as_unready_and_ends_the_hub_within_half_a_minute() {
+    let reason = "disk I/O error".to_owned();
+    let store = Failing::with(vec![StoreError::Failed { operation: "commit to", path: PATH.to_owned(), reason }]);
+    let (health, shutdown) = (Health::new(), CancellationToken::new());
+    let (watched, work, begun) = (StoreHealth::new(&health), something(), tokio::time::Instant::now());
+    let mut writing = std::pin::pin!(persist(store.as_ref(), &work, &watched, &shutdown));
+    assert!(futures::poll!(&mut writing).is_pending());
+    assert_eq!(health.waiting_for(), ["the disk of the store, which failed"]);
+    let Err(retry::Error::Permanent(error)) = writing.await else { panic!("it goes on") };
+    assert!((Duration::from_secs(20)..Duration::from_secs(30)).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    assert_eq!(*store.tries.lock().unwrap(), 5);
+    let said: &str = &exit::chain(&Error::Failed(error));
+    assert!(said.contains(PATH) && said.contains("tideline-hub restore"), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_without_room_is_tried_until_there_is_some() {
+    let full = StoreError::Full { operation: "commit to", path: PATH.to_owned(), reason: "full".to_owned() };
+    let large = StoreError::TooLarge { ops: 1, bytes: 2 << 20 };
+    for (error, state) in [(full, StoreState::Full), (large, StoreState::Refusing)] {
+        let store = Failing::with(vec![error]);
+        let (health, shutdown) = (Health::new(), CancellationToken::new());
+        let (watched, work) = (StoreHealth::new(&health), something());
+        let mut writing = std::pin::pin!(persist(store.as_ref(), &work, &watched, &shutdown));
+        assert!(tokio::time::timeout(Duration::from_hours(1), &mut writing).await.is_err());
+        assert_eq!((watched.state(), health.waiting_for().len()), (state, 1));
+        store.errors.lock().unwrap().clear();
+        writing.await.unwrap();
+        assert_eq!((watched.state(), health.waiting_for().len()), (StoreState::Writable, 0));
+    }
 }

@@ -125,6 +125,12 @@ pub enum Error {
     Schema { path: String, found: i64, known: i64 },
     #[error("cannot {operation} {path}: {reason}")]
     Io { operation: &'static str, path: String, reason: String },
+    /// The disk has no room. Nothing written so far is lost, and commits succeed again once there is some.
+    #[error("cannot {operation} {path}: {reason}")]
+    Full { operation: &'static str, path: String, reason: String },
+    /// The disk failed, or the file is damaged. No commit succeeds until the store is opened again, and perhaps not then.
+    #[error("cannot {operation} {path}: {reason}")]
+    Failed { operation: &'static str, path: String, reason: String },
     #[error("the store is closed")]
     Closed,
 }
@@ -144,7 +150,7 @@ pub trait Store: Send + Sync + 'static {
 
     /// Applies all operations if all compares hold; returns once durable.
     ///
-    /// An `Io` error leaves open whether the commit happened, unless it names a fault of the commit itself.
+    /// An `Io` or `Failed` error leaves open whether the commit happened, unless it names a fault of the commit itself.
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<CommitOutcome, Error>>;
 
     /// Delivers every change of `range` committed after `after`, in order, without gaps.

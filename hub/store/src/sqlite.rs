@@ -46,8 +46,8 @@ use writer::Writer;
 
 /// A [`Store`] in one SQLite file, for one process.
 ///
-/// Its methods must be called on a Tokio runtime. An error of `commit` other than `TooLarge` and `Closed`
-/// leaves open whether the commit happened; after a failure of the disk the store takes no more commits,
+/// Its methods must be called on a Tokio runtime. An error of `commit` other than `TooLarge`, `Full` and `Closed`
+/// leaves open whether the commit happened; after a failure of the disk the store takes no more commits (`Failed`),
 /// because it cannot know what reached the disk, and must be reopened.
 pub struct SqliteStore {
     path: String,
@@ -65,8 +65,8 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// `Locked` if another process has it open, `Schema` if another version wrote it, `Io` if it is damaged or the directory
-    /// cannot be used.
+    /// `Locked` if another process has it open, `Schema` if another version wrote it, `Failed` if it is damaged, `Io` if the
+    /// directory cannot be used.
     pub fn open(dir: &Path) -> Result<Arc<Self>, Error> {
         Self::start(file::open(dir)?)
     }

@@ -95,16 +95,16 @@ pub(super) fn from_sqlite(operation: &'static str, path: &str, error: &rusqlite:
         // SQLite's codes are not our enum; the rest has no advice of its own.
         _ => "",
     };
-    Error::Io { operation, path: path.to_owned(), reason: format!("{error}{advice}") }
-}
-
-/// Whether the disk or the file failed, so that nothing that follows can be trusted: after a failed fsync the
-/// kernel may have dropped the pages that a second fsync then calls clean.
-pub(super) fn is_fatal(error: &rusqlite::Error) -> bool {
-    matches!(
-        error.sqlite_error_code(),
-        Some(ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase)
-    )
+    let (path, reason) = (path.to_owned(), format!("{error}{advice}"));
+    match error.sqlite_error_code() {
+        // Nothing that follows can be trusted: after a failed fsync the kernel may have dropped the pages that a second fsync
+        // then calls clean.
+        Some(ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
+            Error::Failed { operation, path, reason }
+        }
+        Some(ErrorCode::DiskFull) => Error::Full { operation, path, reason },
+        _ => Error::Io { operation, path, reason },
+    }
 }
 
 /// Takes the store of `dir`, whether there is one or not. Until the file is dropped nobody else opens or makes one.
@@ -186,7 +186,7 @@ fn check(conn: &Connection, path: &str) -> Result<(), Error> {
     let Some(damage) = damage(conn, path)? else { return Ok(()) };
     let reason =
         format!("it is damaged ({damage}): restore the data dir from a backup, or move it away to start empty");
-    Err(Error::Io { operation: "open", path: path.to_owned(), reason })
+    Err(Error::Failed { operation: "open", path: path.to_owned(), reason })
 }
 
 /// Reads the whole file once, and says what is wrong with it, if anything is.

@@ -402,7 +402,7 @@ async fn a_damaged_file_is_refused_with_advice() {
 
     for dir in [&garbage, &scribbled] {
         let refused = open(dir.path()).map(drop).unwrap_err();
-        assert!(matches!(refused, Error::Io { .. }), "{refused}");
+        assert!(matches!(refused, Error::Failed { .. }), "{refused}");
         assert!(refused.to_string().contains("restore the data dir from a backup"), "{refused}");
     }
 }
@@ -485,4 +485,22 @@ async fn commit_until_killed(dir: &Path) {
         })
     });
     futures::future::join_all(committers.collect::<Vec<_>>()).await;
+}
+
+#[tokio::test]
+async fn a_store_without_room_says_so_and_goes_on_when_there_is_some() {
+    let opened = file::open_in_memory().unwrap();
+    let connection = Arc::clone(&opened.writer);
+    let store = SqliteStore::start(opened).unwrap();
+    write(&store, vec![put("a", "1")]).await;
+    let pages = |pragma: &str| locked(&connection).query_row(pragma, [], |row| row.get::<_, i64>(0)).unwrap();
+    let used = pages("PRAGMA page_count");
+    pages(&format!("PRAGMA max_page_count = {used}"));
+    let large = || Commit { compare: vec![], ops: vec![Op::Put(key("b"), vec![0; 100 << 10].into())] };
+    for _ in 0..2 {
+        let full = store.commit(large()).await;
+        assert!(matches!(full, Err(Error::Full { .. })), "{full:?}");
+    }
+    pages(&format!("PRAGMA max_page_count = {}", used + 1_000));
+    assert_eq!(store.commit(large()).await.unwrap(), CommitOutcome::Committed(Revision(2)));
 }

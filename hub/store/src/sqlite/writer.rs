@@ -84,7 +84,7 @@ impl Writer {
             Some(error) => Err(error.clone()),
             None => self.transact(&pending).map_err(|error| {
                 let described = file::from_sqlite("commit to", &self.path, &error);
-                if file::is_fatal(&error) {
+                if matches!(described, Error::Failed { .. }) {
                     tracing::error!(path = self.path, %error, "the store takes no more commits until it is restarted");
                     *failed = Some(described.clone());
                 }
