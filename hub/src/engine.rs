@@ -227,6 +227,14 @@ impl Engine {
         changes.extend(self.retired().map(|(target, how)| Change::Retire(target, how)));
         let batch = self.ledger.plan_within(fresh, changes, allowance);
         self.fuse.count(now, batch.unassigned() + batch.kept());
+        for (source, place) in batch.too_large() {
+            warn!(
+                space = %source.space,
+                object = %place,
+                "too many different or too long policies for one object; its assignments stay as they are until its Placements \
+                 ask for less"
+            );
+        }
         if batch.kept() > 0 {
             let (assignments, of) = (batch.kept(), self.ledger.assigned());
             warn!(assignments, of, "one change unassigns too much to go without asking: it waits for an approval");

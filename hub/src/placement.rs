@@ -26,7 +26,7 @@ pub use assignment::{Assignment, Change, GroupResource, Input, PlacementId, Sour
 pub use index::{DELETION_GRACE, Index, Part, SETTLE};
 pub use inventory::Target;
 pub use mapping::{Destination, NamespaceMapping, place_at};
-pub use rule::{Clause, PlacementRule, ReachRule, RuleError, SpaceRule};
+pub use rule::{CLAUSE_POLICY_BYTES_MAX, Clause, PlacementRule, ReachRule, RuleError, SpaceRule};
 pub use summary::{LocationSummary, PROBLEMS_MAX, PlacementProblem, PlacementSummary};
 
 #[cfg(test)]

@@ -25,8 +25,8 @@ pub struct Write {
 }
 
 impl Write {
-    /// Bytes of key and value.
-    fn size(&self) -> usize {
+    /// Of its key and its value.
+    pub(super) fn bytes(&self) -> usize {
         self.key.len() + self.value.as_ref().map_or(0, Vec::len)
     }
 }
@@ -60,6 +60,7 @@ pub struct Batch {
     pub(super) records: OnceLock<Chunks>,
     pub(super) unassigned: u64,
     pub(super) kept: u64,
+    pub(super) too_large: Vec<(SourceId, ObjectKey)>,
 }
 
 impl Batch {
@@ -77,6 +78,12 @@ impl Batch {
     /// Sources that are kept instead, for those are more than go without asking.
     pub fn kept(&self) -> u64 {
         self.kept
+    }
+
+    /// Sources, and where they are in their spaces, that stay assigned as they were: the record of what is wanted of them now
+    /// is more than the store takes at once.
+    pub fn too_large(&self) -> &[(SourceId, ObjectKey)] {
+        &self.too_large
     }
 
     /// The records to write: each chunk at once, one after the other, all of them before [`Ledger::commit`]. After a
@@ -144,7 +151,7 @@ impl Chunks {
         let mut stages: Vec<_> = stages.into_iter().collect();
         stages.push(vec![vec![ends]]);
         let writes = || stages.iter().flatten().flatten();
-        if !fits(writes().count(), writes().map(Write::size).sum()) {
+        if !fits(writes().count(), writes().map(Write::bytes).sum()) {
             stages.insert(0, vec![vec![begins]]);
         }
         let mut chunks = Self::default();
@@ -175,7 +182,7 @@ fn fits(ops: usize, bytes: usize) -> bool {
 }
 
 fn size(writes: &[Write]) -> usize {
-    writes.iter().map(Write::size).sum()
+    writes.iter().map(Write::bytes).sum()
 }
 
 /// Splits writes, in order, into chunks that the store takes. What is of one group is in one chunk, unless that alone is too much.
@@ -188,12 +195,12 @@ pub fn chunked(groups: Vec<Vec<Write>>) -> Vec<Vec<Write>> {
             && chunks.last().is_some_and(|chunk| !fits(chunk.len() + group.len(), filled + whole));
         for write in group {
             match chunks.last_mut() {
-                Some(chunk) if !apart && fits(chunk.len() + 1, filled + write.size()) => {
-                    filled += write.size();
+                Some(chunk) if !apart && fits(chunk.len() + 1, filled + write.bytes()) => {
+                    filled += write.bytes();
                     chunk.push(write);
                 }
                 _ => {
-                    filled = write.size();
+                    filled = write.bytes();
                     chunks.push(vec![write]);
                     apart = false;
                 }

@@ -2,6 +2,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use roaring::RoaringBitmap;
+use tideline_common::limits::{REPORT_PATH_BYTES_MAX, REPORT_PATHS_MAX};
 use tideline_common::{
     ApplyMode, ApplyPolicy, ApproveDeletions, Capability, Digest, Entry, EntryState, ItemHash, ObjectKey, Revision,
     SourceRef, WithheldEntry, needs, withheld,
@@ -76,7 +77,19 @@ pub(super) struct Form {
     pub(super) targets: RoaringBitmap,
 }
 
+/// Bytes of a form's record beside what its policy says in words, at most: an entry has names of up to 253 bytes, and a policy
+/// asks for paths of 8 KiB in all, twice over for what JSON escapes.
+const FORM_BYTES_MAX: usize = 20 << 10;
+const _: () = assert!(FORM_BYTES_MAX > 2 * REPORT_PATHS_MAX * REPORT_PATH_BYTES_MAX + 8 * 253);
+
 impl Claim {
+    /// What its record takes at the most, without writing it: for most a fraction of what it may take.
+    pub(super) fn bytes_at_most(&self) -> usize {
+        let bitmaps = self.forms.iter().map(|form| &form.targets).chain([&self.held, &self.kept]);
+        let bitmaps: usize = bitmaps.map(RoaringBitmap::serialized_size).sum();
+        bitmaps + self.forms.iter().map(|form| FORM_BYTES_MAX + words_at_most(&form.policy)).sum::<usize>()
+    }
+
     /// The claim that an assignment makes to one of its destinations, holding nothing yet. `former` lends what has not
     /// changed, so that it is not hashed again.
     pub(super) fn of(assignment: &Assignment, destination: Destination, admitted: u64, former: Option<&Claim>) -> Self {
@@ -256,6 +269,15 @@ impl Claim {
             && self.forms.len() == other.forms.len()
             && self.forms.iter().zip(&other.forms).all(|(a, b)| a.entry == b.entry && a.targets == b.targets)
     }
+}
+
+/// What a policy says in words of others, as JSON: which writes a byte as six at the worst.
+fn words_at_most(policy: &ApplyPolicy) -> usize {
+    let added = policy.additions.labels.iter().chain(&policy.additions.annotations);
+    let added = added.map(|(name, value)| name.len() + value.len());
+    let fields = policy.fields.iter().map(|field| field.path.len());
+    let gates = policy.gates.iter().map(|gate| gate.placement.len());
+    added.chain(fields).chain(gates).map(|bytes| 6 * bytes + 64).sum()
 }
 
 impl Form {

@@ -80,6 +80,7 @@ impl Ledger {
             records: _,
             unassigned: _,
             kept: _,
+            too_large: _,
         } = batch;
         self.sequence += 1;
         self.revision = revision;

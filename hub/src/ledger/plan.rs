@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use roaring::RoaringBitmap;
 use tideline_common::{Capabilities, Digest, ObjectKey, Revision, TargetId, Tombstone, Uid, Version};
 
-use super::batch::Batch;
+use super::batch::{Batch, CHUNK_BYTES_MAX};
 use super::broken;
 use super::claim::{Body, Claim, ClaimId};
 use super::history::{Fresh, Occasion};
@@ -94,6 +94,8 @@ struct Draft<'a> {
     /// Sources that go, and that are kept instead, as many as the targets that have them.
     unassigned: u64,
     kept: u64,
+    /// Sources whose claims would be too large to be written.
+    too_large: Vec<(SourceId, ObjectKey)>,
 }
 
 impl<'a> Draft<'a> {
@@ -126,6 +128,7 @@ impl<'a> Draft<'a> {
             unexplained: RoaringBitmap::new(),
             unassigned: 0,
             kept: 0,
+            too_large: Vec::new(),
         }
     }
 
@@ -308,14 +311,35 @@ impl<'a> Draft<'a> {
         self.let_go();
         let touched = self.touched();
         let staged = (self.tombstones.clone(), self.happened.clone());
-        self.resolve_all(&touched, Leaving::Goes);
-        if self.unassigned > allowance {
-            (self.tombstones, self.happened) = staged;
+        let mut leaving = Leaving::Goes;
+        loop {
+            self.resolve_all(&touched, leaving);
+            if self.unassigned > allowance {
+                leaving = Leaving::IsKept;
+            } else if !self.leave_too_large() {
+                return self.into_batch();
+            }
+            (self.tombstones, self.happened) = staged.clone();
             (self.claims, self.slots) = (BTreeMap::new(), Vec::new());
             (self.unassigned, self.kept) = (0, 0);
-            self.resolve_all(&touched, Leaving::IsKept);
         }
-        self.into_batch()
+    }
+
+    /// Leaves as they are those claims whose records the store would not take, nor anything with them. Returns whether there
+    /// are any.
+    fn leave_too_large(&mut self) -> bool {
+        let is_too_large = |claim: &&Arc<Claim>| {
+            claim.bytes_at_most() > CHUNK_BYTES_MAX && record::claim(claim).bytes() > CHUNK_BYTES_MAX
+        };
+        let claims = self.claims.values().flatten().filter(is_too_large);
+        let too_large: Vec<_> = claims.map(|claim| (claim.id.clone(), claim.place())).collect();
+        let mut left = false;
+        for (id, place) in too_large {
+            left |= self.proposals.remove(&id).is_some();
+            self.replaced.remove(&id);
+            self.too_large.push((id.source, place));
+        }
+        left
     }
 
     fn resolve_all(&mut self, touched: &BTreeSet<ObjectKey>, leaving: Leaving) {
@@ -494,6 +518,7 @@ impl<'a> Draft<'a> {
             records: OnceLock::new(),
             unassigned: self.unassigned,
             kept: self.kept,
+            too_large: self.too_large,
         };
         batch.unwritten = Unwritten::of(self.ledger, &batch, new_bodies);
         if batch.is_empty() {

@@ -18,6 +18,7 @@ use super::{
 use crate::placement::{Assignment, Change, GroupResource, Input, PlacementId, SourceId, Variant};
 
 mod agent;
+mod bounds;
 mod broken;
 mod capabilities;
 mod conflicts;

@@ -49,6 +49,9 @@ pub struct Clause {
     pub policy: ApplyPolicy,
 }
 
+/// Bytes of how a clause has its objects kept, as the ledger writes it: a record of one object has room for fifteen.
+pub const CLAUSE_POLICY_BYTES_MAX: usize = 64 << 10;
+
 /// Why a rule cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RuleError {
@@ -58,6 +61,11 @@ pub enum RuleError {
     ClauseSelector { clause: usize, field: &'static str, nth: usize, source: SelectorError },
     #[error("spec.objects[{clause}].apply.fields: {path:?} is not the path of a field")]
     Field { clause: usize, path: String, source: FieldPathError },
+    #[error(
+        "spec.objects[{clause}]: how its objects are kept takes {bytes} bytes with spec.additions, and may take \
+         {CLAUSE_POLICY_BYTES_MAX}; add less, or have fewer or shorter fields"
+    )]
+    TooLarge { clause: usize, bytes: usize },
     #[error("spec.additions: {0} is for the agent alone to set")]
     Reserved(String),
     #[error("spec.allow.kinds is not a list of kinds")]
@@ -167,6 +175,16 @@ impl Clause {
                 source,
             })?;
         }
+        let policy = ApplyPolicy {
+            additions: additions.clone(),
+            associated: associated.iter().map(|resource| (*resource).into()).collect(),
+            report: (*r#return).into(),
+            ..apply.clone().into()
+        };
+        let bytes = serde_json::to_vec(&policy).map_or(usize::MAX, |json| json.len());
+        if bytes > CLAUSE_POLICY_BYTES_MAX {
+            return Err(RuleError::TooLarge { clause: nth, bytes });
+        }
         Ok(Self {
             group: api_group.clone(),
             resources: resources.iter().cloned().collect(),
@@ -174,12 +192,7 @@ impl Clause {
             namespace_selectors: selectors(namespace_selectors).map_err(invalid("namespaceSelectors"))?,
             object_selectors: selectors(object_selectors).map_err(invalid("objectSelectors"))?,
             names: names.iter().cloned().collect(),
-            policy: ApplyPolicy {
-                additions: additions.clone(),
-                associated: associated.iter().map(|resource| (*resource).into()).collect(),
-                report: (*r#return).into(),
-                ..apply.clone().into()
-            },
+            policy,
         })
     }
 

@@ -59,3 +59,18 @@ fn what_a_placement_adds_is_part_of_every_clauses_policy() {
     let clauses = rule.expect("it is a rule").objects;
     assert!(clauses.iter().all(|clause| clause.policy.additions.labels["team"] == "a"), "{clauses:?}");
 }
+
+#[test]
+fn what_takes_too_much_room_in_the_ledger_is_refused_with_its_place() {
+    let annotations = |count: usize| {
+        let annotations = (0..count).map(|nth| (format!("a{nth:02}"), json!("x".repeat(4_096))));
+        json!({"objects": [{}], "additions": {"annotations": annotations.collect::<serde_json::Map<_, _>>()}})
+    };
+    assert!(read(&annotations(15)).is_ok());
+    refused(
+        &annotations(16),
+        &expect![
+            "spec.objects[0]: how its objects are kept takes 65854 bytes with spec.additions, and may take 65536; add less, or have fewer or shorter fields"
+        ],
+    );
+}
