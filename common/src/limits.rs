@@ -11,6 +11,11 @@ pub const DESIRED_OBJECTS_MAX: usize = 100_000;
 /// Entries in one page of a desired index. About 500 bytes each as JSON, 60 compressed: a page is under 1 MiB raw.
 pub const DESIRED_PAGE_ENTRIES_MAX: usize = 2_000;
 
+/// Bytes of one page of a desired index, with the policies that its entries name: a page has at least one entry, whatever that
+/// takes. A full page of usual entries takes half of it.
+pub const DESIRED_PAGE_BYTES_MAX: usize = 2 << 20;
+const _: () = assert!(DESIRED_PAGE_ENTRIES_MAX * 1000 <= DESIRED_PAGE_BYTES_MAX);
+
 /// Approved removals in one answer: of a few hundred bytes each, as a page of entries.
 pub const APPROVED_PAGE_REMOVALS_MAX: usize = 2_000;
 

@@ -3,6 +3,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
+use tideline_common::limits::DESIRED_PAGE_BYTES_MAX;
 use tideline_common::wire::v1::{ReportedRequest, Terminal, TerminalFact};
 use tideline_common::{
     ApplyPolicy, Capability, Digest, Entry, Epoch, ObjectKey, RevisionPoint, SetDigest, TargetId, Tombstone, Uid,
@@ -34,6 +35,28 @@ pub struct PageData {
     pub policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     /// The cursor of the next page; none on the last.
     pub next: Option<ObjectKey>,
+}
+
+/// Bytes of a key in a page beside its names: names of fields, a UID, a policy of removal and a revision.
+const KEY_BYTES: usize = 200;
+/// Bytes of an entry beside its key and the names of its source: names of fields, a space, a UID, two digests, and what it is
+/// applied as.
+const ENTRY_BYTES: usize = 400;
+
+/// What a page has room for still.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Room {
+    pub(super) keys: usize,
+    pub(super) bytes: usize,
+}
+
+impl Room {
+    /// Takes the bytes of one more key, if they fit or it is the first of the page.
+    fn takes(&mut self, bytes: usize, page: &PageData) -> bool {
+        let fits = page.next.is_none() || bytes <= self.bytes;
+        self.bytes = self.bytes.saturating_sub(bytes);
+        fits
+    }
 }
 
 /// One target's desired set as it is now.
@@ -178,20 +201,31 @@ impl<'a> TargetView<'a> {
         tombstones.is_some_and(|tombstones| tombstones.at(self.index).is_some())
     }
 
-    /// Reads at most `limit` keys after `after`: of the whole set, or of what changed since `since`.
+    /// Reads at most `limit` keys after `after`, and no more than [`DESIRED_PAGE_BYTES_MAX`]: of the whole set, or of what
+    /// changed since `since`.
     ///
     /// None means that no delta can be had from there: another epoch, a revision above the present one, one from before its
     /// agent understood what it does now, or one that the log does not reach back to.
     pub fn page(&self, since: Option<Version>, after: Option<&ObjectKey>, limit: usize) -> Option<PageData> {
+        self.page_within(since, after, Room { keys: limit, bytes: DESIRED_PAGE_BYTES_MAX })
+    }
+
+    pub(super) fn page_within(
+        &self,
+        since: Option<Version>,
+        after: Option<&ObjectKey>,
+        room: Room,
+    ) -> Option<PageData> {
         match since {
-            None => Some(self.snapshot_page(after, limit)),
+            None => Some(self.snapshot_page(after, room)),
             Some(since) if since.epoch != self.state.epoch || since.revision > self.state.revision => None,
             Some(since) if since.revision < self.state.floor => None,
-            Some(since) => self.delta_page(since, after, limit),
+            Some(since) => self.delta_page(since, after, room),
         }
     }
 
-    fn snapshot_page(&self, after: Option<&ObjectKey>, limit: usize) -> PageData {
+    fn snapshot_page(&self, after: Option<&ObjectKey>, mut room: Room) -> PageData {
+        let limit = room.keys;
         let slots = self.state.slots.iter().map(|slot| self.ledger.slots.get(slot));
         let mut slots: Vec<_> = slots.filter(|slot| after.is_none_or(|after| slot.key > *after)).collect();
         let more = slots.len() > limit;
@@ -206,6 +240,9 @@ impl<'a> TargetView<'a> {
         for _ in 0..limit {
             let removed = tombstones.peek().map(|unassigned| &unassigned.tombstone.key);
             let Some(key) = slots.peek().map(|slot| &slot.key).into_iter().chain(removed).min().cloned() else { break };
+            if !room.takes(self.bytes(&page, &key), &page) {
+                return page;
+            }
             page.tombstones.extend(tombstones.next_if(|unassigned| unassigned.tombstone.key == key));
             if let Some((_, form)) = slots.next_if(|slot| slot.key == key).and_then(|slot| slot.holder(self.index)) {
                 page.take(self.told(form));
@@ -218,14 +255,17 @@ impl<'a> TargetView<'a> {
         page
     }
 
-    fn delta_page(&self, since: Version, after: Option<&ObjectKey>, limit: usize) -> Option<PageData> {
+    fn delta_page(&self, since: Version, after: Option<&ObjectKey>, mut room: Room) -> Option<PageData> {
         let mut page = self.empty_page(false);
         if since.revision == self.state.revision {
             return Some(page);
         }
         let changes = self.ledger.log.changes(self.index, since.revision, after)?;
-        let more = changes.len() > limit;
-        for (key, left) in changes.into_iter().take(limit) {
+        let more = changes.len() > room.keys;
+        for (key, left) in changes.into_iter().take(room.keys) {
+            if !room.takes(self.bytes(&page, key), &page) {
+                return Some(page);
+            }
             if let Some((_, form)) = self.held(key) {
                 page.take(self.told(form));
                 page.tombstones.extend(self.ledger.tombstone_at(self.index, key));
@@ -235,9 +275,25 @@ impl<'a> TargetView<'a> {
                 let tombstone = Tombstone { key: key.clone(), source: source.clone() };
                 page.tombstones.push(tombstone.under(*policy, *at));
             }
-            page.next = more.then(|| key.clone());
+            page.next = Some(key.clone());
+        }
+        if !more {
+            page.next = None;
         }
         Some(page)
+    }
+
+    /// About what telling of a key adds to a page: its entry, its policy if the page has not told that yet, what happened once
+    /// there, and a removal.
+    fn bytes(&self, page: &PageData, key: &ObjectKey) -> usize {
+        let names = |namespace: &str, name: &str| namespace.len() + name.len();
+        let place = KEY_BYTES + key.kind.group.len() + key.kind.kind.len() + names(&key.namespace, &key.name);
+        let Some((_, form)) = self.held(key) else { return place };
+        let (entry, policy) = self.told(form);
+        let is_told = page.policies.contains_key(&entry.policy);
+        let policy = if is_told { 0 } else { serde_json::to_vec(&**policy).map_or(0, |json| json.len()) };
+        let fact = if self.ledger.happened.contains_key(key) { place } else { 0 };
+        place + ENTRY_BYTES + names(&entry.source.namespace, &entry.source.name) + policy + fact
     }
 
     fn empty_page(&self, snapshot: bool) -> PageData {

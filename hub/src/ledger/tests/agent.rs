@@ -1,6 +1,7 @@
 //! An agent that reads pages as the wire's documentation says, and nothing else.
 
 use super::*;
+use crate::ledger::page::Room;
 
 #[derive(Default)]
 struct Agent {
@@ -194,4 +195,39 @@ fn a_snapshot_has_every_unconfirmed_removal_in_the_place_of_its_key() {
     assert_eq!(pages(2, &["", "x"]), [shown("w", "x", "x"), shown("y", "z", "")]);
     assert_eq!(pages(3, &["", "y"]), [shown("wy", "x", "y"), shown("", "z", "")]);
     assert_eq!(pages(4, &[""]), [shown("wy", "xz", "")]);
+}
+
+/// As many policies as entries, each of 60 KiB: with all of them in one page no agent could receive it.
+#[test]
+fn a_page_has_no_more_than_an_agent_receives_and_at_least_one_entry() {
+    let mut kept = Kept::with_targets(1);
+    let since = kept.version(0);
+    let changes = (0..100).map(|nth| {
+        let name = format!("{nth:03}");
+        let mut assignment = assigned("a", &name, &name, "1", &[0]);
+        let mut policy = ApplyPolicy::default();
+        policy.additions.annotations.insert(name, "x".repeat(60 << 10));
+        assignment.variants[0].policy = Arc::new(policy);
+        Change::Assign(Box::new(assignment))
+    });
+    kept.change(changes.collect());
+    let view = kept.ledger.target(target(0)).unwrap();
+    for since in [None, Some(since)] {
+        let (mut after, mut told, mut pages) = (None, Vec::new(), 0);
+        loop {
+            let page = view.page(since, after.as_ref(), 2_000).unwrap();
+            let bytes = |value: &dyn Fn() -> serde_json::Result<Vec<u8>>| value().unwrap().len();
+            let size = bytes(&|| serde_json::to_vec(&page.entries)) + bytes(&|| serde_json::to_vec(&page.policies));
+            assert!(size <= 2 << 20, "{size}");
+            told.extend(page.entries.iter().map(|entry| entry.key.name.to_string()));
+            pages += 1;
+            let Some(next) = page.next else { break };
+            assert_eq!(told.last().map(String::as_str), Some(&*next.name));
+            after = Some(next);
+        }
+        assert_eq!(told, (0..100).map(|nth| format!("{nth:03}")).collect::<Vec<_>>());
+        assert_eq!(pages, 4);
+        let one = view.page_within(since, None, Room { keys: 10, bytes: 0 }).unwrap();
+        assert_eq!((one.entries.len(), one.next), (1, Some(config_map("000"))));
+    }
 }
