@@ -65,9 +65,12 @@ pub(crate) fn read(item: &Item) -> Result<Value, ApiError> {
 }
 
 pub(crate) fn read_at(value: &[u8], revision: Revision) -> Result<Value, ApiError> {
-    let mut object: Value = serde_json::from_slice(value)
-        .map_err(|error| ApiError::internal(format!("an object in the store cannot be decoded: {error}")))?;
-    metadata(&mut object).insert("resourceVersion".into(), revision.0.to_string().into());
+    let undecodable = |why: String| ApiError::internal(format!("an object in the store cannot be decoded: {why}"));
+    let mut object: Value = serde_json::from_slice(value).map_err(|error| undecodable(error.to_string()))?;
+    let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
+    // Everything that was stored has metadata; to make it would give an object that nobody wrote.
+    let metadata = metadata.ok_or_else(|| undecodable("it has no metadata".to_owned()))?;
+    metadata.insert("resourceVersion".into(), revision.0.to_string().into());
     Ok(object)
 }
 

@@ -33,3 +33,12 @@ fn a_default_that_was_written_stays() {
     strip_defaults(served, &stored, &mut seen);
     assert_eq!(seen, stored);
 }
+
+#[test]
+fn what_is_stored_and_no_object_is_refused() {
+    for stored in ["[]", "42", "null", "\"a\"", "{}", r#"{"metadata": null}"#, r#"{"metadata": [1]}"#, "{"] {
+        assert!(read_at(stored.as_bytes(), Revision(7)).is_err(), "{stored}");
+    }
+    let read = read_at(br#"{"metadata": {}}"#, Revision(7)).ok();
+    assert_eq!(read, Some(json!({"metadata": {"resourceVersion": "7"}})));
+}
