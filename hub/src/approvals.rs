@@ -38,6 +38,8 @@ pub struct Approvals {
     over_since: Vec<Uid>,
     /// While they are read: those seen so far. None when all of them are known.
     listing: Option<BTreeSet<Uid>>,
+    /// One was seen that cannot be read, and nobody knows which it is.
+    any_is_unknown: bool,
 }
 
 /// All that is approved at one target.
@@ -58,6 +60,7 @@ impl Default for Approvals {
             over: BTreeSet::new(),
             over_since: Vec::new(),
             listing: Some(BTreeSet::new()),
+            any_is_unknown: false,
         }
     }
 }
@@ -98,9 +101,14 @@ impl Approvals {
         self.relist(changed)
     }
 
+    /// One is there that may be any: what is over of those that are not seen stays so.
+    pub fn saw_unknown(&mut self) {
+        self.any_is_unknown = true;
+    }
+
     /// Whether it is being read which there are, and this one was not seen.
     pub fn is_unseen(&self, object: &Uid) -> bool {
-        self.listing.as_ref().is_some_and(|seen| !seen.contains(object))
+        !self.any_is_unknown && self.listing.as_ref().is_some_and(|seen| !seen.contains(object))
     }
 
     /// Whether it approves nothing any more, whatever it says.
@@ -178,13 +186,16 @@ impl Approvals {
     /// They are read anew. What is known stays.
     pub fn begin_listing(&mut self) {
         self.listing = Some(BTreeSet::new());
+        self.any_is_unknown = false;
     }
 
     /// Every approval that there is was seen; what was not is gone.
     #[must_use]
     pub fn end_listing(&mut self) -> Vec<TargetId> {
         let Some(seen) = self.listing.take() else { return Vec::new() };
-        self.over.retain(|object| seen.contains(object));
+        if !self.any_is_unknown {
+            self.over.retain(|object| seen.contains(object));
+        }
         let gone: Vec<_> = self.all.keys().filter(|object| !seen.contains(*object)).cloned().collect();
         let mut changed: BTreeSet<_> = gone.iter().flat_map(|object| self.take(object)).collect();
         // Nobody was told anything before, and no list was made.

@@ -66,7 +66,7 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    fn undecodable(message: impl Into<String>) -> Self {
+    pub(crate) fn undecodable(message: impl Into<String>) -> Self {
         Self { reason: Reason::Undecodable, message: message.into() }
     }
 }

@@ -1,5 +1,6 @@
 //! Tells the engine what spaces hold. Reads events, decodes what the hub itself understands, decides nothing.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
 use base64::Engine as _;
@@ -11,14 +12,14 @@ use tideline_api::{
 };
 use tideline_common::signature::VerifyingKey;
 use tideline_common::wire::v1::Decommission;
-use tideline_common::{Monotonic, ObjectKey, Revision, SpaceName, TargetId, Uid};
+use tideline_common::{GroupKind, Monotonic, ObjectKey, Revision, SpaceName, TargetId, Uid};
 use tideline_runtime::exit;
 use tideline_runtime::health::ReadinessGate;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::approve;
-use crate::clean::{self, Labels};
+use crate::clean::{self, Labels, Refusal};
 use crate::duplicates::ACCEPTED_ANNOTATION;
 use crate::engine::{Deletion, Engine, SourceSeen, TargetRecord};
 use crate::enrol::{ADOPTS_ANNOTATION, AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION, REVOKED_KEYS_ANNOTATION, read_adopts};
@@ -33,6 +34,10 @@ pub(crate) struct Ingest {
     shared: Shared,
     /// Dropped when everything was read once.
     ready: Option<ReadinessGate>,
+    /// The UIDs, by name, of what the engine knows by those alone: where an object cannot be read, its name says which it is.
+    uids: BTreeMap<(SpaceResource, String), Uid>,
+    /// Of such objects those that cannot be read and of which this run does not know the UID.
+    unknown: BTreeSet<(SpaceResource, String)>,
 }
 
 /// What a resource is to the hub.
@@ -51,9 +56,15 @@ enum Role {
     Other,
 }
 
+impl Role {
+    fn is_known_by_uid(self) -> bool {
+        matches!(self, Self::Targets | Self::Approvals | Self::Acceptances)
+    }
+}
+
 impl Ingest {
     pub(crate) fn new(shared: Shared, ready: ReadinessGate) -> Self {
-        Self { shared, ready: Some(ready) }
+        Self { shared, ready: Some(ready), uids: BTreeMap::new(), unknown: BTreeSet::new() }
     }
 
     /// Reads until `shutdown`, or until the source ends.
@@ -71,9 +82,14 @@ impl Ingest {
     fn take(&mut self, event: SourceEvent) {
         match event {
             SourceEvent::Object { of, object } => self.object(&of, &object),
+            SourceEvent::Unreadable { of, key, why } => self.unreadable(&of, &key, &why),
             SourceEvent::Deleted { of, key, uid } => self.deleted(&of, &key, uid),
             SourceEvent::Listed(of) | SourceEvent::Gone(of) => {
-                self.shared.ingest(|engine, now| listed(engine, now, &of));
+                // While one is there that may be any, none that was heeded is taken for gone.
+                let any_is_unknown = || self.unknown.iter().any(|(resource, _)| *resource == of);
+                if role(&of) != Role::Acceptances || !any_is_unknown() {
+                    self.shared.ingest(|engine, now| listed(engine, now, &of));
+                }
                 if role(&of) == Role::Placements {
                     // The last of what placement waits for in the spaces that every hub has.
                     self.ready = None;
@@ -81,24 +97,36 @@ impl Ingest {
             }
             SourceEvent::Lost { of, why } => {
                 tracing::debug!(space = %of.space, resource = %of.resource, why, "a resource is read anew");
+                self.unknown.retain(|(resource, _)| *resource != of);
                 self.shared.ingest(|engine, _| reset(engine, &of));
             }
         }
     }
 
-    fn object(&self, of: &SpaceResource, object: &Value) {
+    fn object(&mut self, of: &SpaceResource, object: &Value) {
+        let uid = match uid(object) {
+            Ok(uid) => uid,
+            Err(why) => return self.without_identity(of, object, &why),
+        };
         let name = || object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let was_unknown = self.names(of, name(), &uid);
         match role(of) {
-            Role::Targets => match decode::<SyncTarget>(object.clone()) {
-                Ok(target) => self.target(&target),
-                Err(error) => {
-                    warn!(error = exit::chain(&error), "a SyncTarget cannot be read; what is known of it stays");
-                    if let Some(id) = uid(object).and_then(|uid| uid.text().parse::<TargetId>().ok()) {
-                        self.shared.ingest(|engine, _| {
-                            engine.target_named(id, &name());
-                            engine.target_unreadable(id);
-                        });
-                    }
+            Role::Targets => match (decode::<SyncTarget>(object.clone()), uid.text().parse::<TargetId>()) {
+                (Ok(target), Ok(id)) => self.target(id, &target),
+                (Err(error), Ok(id)) => {
+                    let (name, error) = (name(), exit::chain(&error));
+                    warn!(sync_target = name, error, "a SyncTarget cannot be read; what is known of it stays");
+                    self.shared.ingest(|engine, _| {
+                        engine.call_target(id, &name);
+                        engine.target_unreadable(id);
+                    });
+                }
+                (_, Err(error)) => {
+                    warn!(
+                        sync_target = name(),
+                        error = exit::chain(&error),
+                        "a SyncTarget has a UID that none can have"
+                    );
                 }
             },
             Role::Locations => {
@@ -115,7 +143,6 @@ impl Ingest {
             }
             Role::Spaces => self.space(object, &name()),
             Role::Placements => {
-                let Some(uid) = uid(object) else { return };
                 let rule =
                     decode::<Placement>(object.clone()).map_err(|error| error.to_string()).and_then(|placement| {
                         PlacementRule::try_from(&placement.spec).map_err(|error| exit::chain(&error))
@@ -125,7 +152,9 @@ impl Ingest {
                     engine.index.placement_generation(&of.space, &name(), generation(object));
                 });
             }
-            Role::Approvals => self.approval(object),
+            // What was accepted or assigned meanwhile could not be struck from it.
+            Role::Approvals if was_unknown => self.approval_unreadable(&name(), &uid, "it could not be read before"),
+            Role::Approvals => self.approval(uid, object),
             Role::Releases => match decode::<UnassignmentApproval>(object.clone()) {
                 Ok(approval) => {
                     let revisions = approval.spec.revisions.into_iter().filter_map(|number| u64::try_from(number).ok());
@@ -135,12 +164,10 @@ impl Ingest {
             },
             Role::Acceptances => match decode::<HistoryAcceptance>(object.clone()) {
                 Ok(acceptance) => {
-                    let Some(uid) = uid(object) else { return };
                     self.shared.step(|engine, _| engine.history_accepted(uid, history::read(&acceptance.spec)));
                 }
                 Err(error) => {
                     warn!(error = exit::chain(&error), "a HistoryAcceptance cannot be read");
-                    let Some(uid) = uid(object) else { return };
                     self.shared.step(|engine, _| engine.acceptance_unreadable(uid));
                 }
             },
@@ -149,7 +176,73 @@ impl Ingest {
         }
     }
 
-    fn source(&self, of: &SpaceResource, object: &Value) {
+    /// Remembers how an object is called that is known by its UID alone. Says whether it was there before and could not be
+    /// told apart.
+    fn names(&mut self, of: &SpaceResource, name: String, uid: &Uid) -> bool {
+        if !role(of).is_known_by_uid() {
+            return false;
+        }
+        let named = (of.clone(), name);
+        let was_unknown = self.unknown.remove(&named);
+        self.uids.insert(named, uid.clone());
+        was_unknown
+    }
+
+    fn without_identity(&mut self, of: &SpaceResource, object: &Value, why: &str) {
+        if let Some(key) = key_of(of, object) {
+            self.unreadable(of, &key, why);
+        } else {
+            warn!(space = %of.space, resource = %of.resource, why, "an object has no identity, and not even a name");
+        }
+    }
+
+    /// An object is there, and nothing of it can be read but where it is. What is known of it stands.
+    fn unreadable(&mut self, of: &SpaceResource, key: &ObjectKey, why: &str) {
+        let name = &*key.name;
+        warn!(
+            space = %of.space, resource = %of.resource, namespace = &*key.namespace, name, why,
+            "an object in the store cannot be read: what is known of it stands until it is put right or deleted"
+        );
+        let named = (of.clone(), name.to_owned());
+        let role = role(of);
+        let uid = self.uids.get(&named).cloned();
+        if uid.is_none() && role.is_known_by_uid() {
+            self.unknown.insert(named);
+        }
+        match role {
+            Role::Targets => {
+                let id = uid.and_then(|uid| uid.text().parse::<TargetId>().ok());
+                self.shared.ingest(|engine, _| match id.or_else(|| engine.target_named(name)) {
+                    Some(id) => engine.target_unreadable(id),
+                    None => engine.target_unknown(),
+                });
+            }
+            Role::Locations => self.shared.ingest(|engine, _| engine.index.apply_location(name, Err(why.to_owned()))),
+            Role::Spaces => {
+                if let Ok(space) = name.parse::<SpaceName>() {
+                    self.shared.ingest(|engine, _| engine.index.space_unreadable(&space));
+                }
+            }
+            Role::Placements => self.shared.ingest(|engine, _| {
+                engine.index.placement_unreadable(&of.space, name, why.to_owned());
+            }),
+            Role::Approvals => match uid {
+                Some(uid) => self.approval_unreadable(name, &uid, why),
+                None => self.shared.step(|engine, _| engine.approval_unknown()),
+            },
+            Role::Acceptances => {
+                if let Some(uid) = uid {
+                    self.shared.step(|engine, _| engine.acceptance_unreadable(uid));
+                }
+            }
+            Role::Objects => self.shared.ingest(|engine, _| {
+                engine.index.unreadable(&of.space, &of.resource, key, Refusal::undecodable(why));
+            }),
+            Role::Releases | Role::Other => {}
+        }
+    }
+
+    fn source(&mut self, of: &SpaceResource, object: &Value) {
         match clean::read(object) {
             Ok(source) => {
                 let id = SourceId { space: of.space.clone(), resource: of.resource.clone(), uid: source.uid.clone() };
@@ -162,14 +255,11 @@ impl Ingest {
                     news
                 });
             }
-            Err(refusal) => {
-                warn!(space = %of.space, resource = %of.resource, why = refusal.message, "an object has no identity");
-            }
+            Err(refusal) => self.without_identity(of, object, &refusal.message),
         }
     }
 
-    fn target(&self, target: &SyncTarget) {
-        let Some(id) = target.metadata.uid.as_deref().and_then(|uid| uid.parse::<TargetId>().ok()) else { return };
+    fn target(&self, id: TargetId, target: &SyncTarget) {
         let name = target.metadata.name.clone().unwrap_or_default();
         let annotations = target.metadata.annotations.clone().unwrap_or_default();
         let key = annotations.get(AGENT_KEY_ANNOTATION).and_then(|text| read_key(text));
@@ -195,27 +285,27 @@ impl Ingest {
         let labels: Labels = target.metadata.labels.clone().unwrap_or_default();
         let placed = Target { id, labels, unschedulable: target.spec.unschedulable, decommission };
         self.shared.ingest(|engine, now| {
-            engine.target_named(id, &name);
+            engine.call_target(id, &name);
             engine.keys_revoked(id, &name, &revoked);
             engine.target_seen(now, placed, record);
         });
     }
 
-    fn approval(&self, object: &Value) {
-        let Some(uid) = uid(object) else { return };
+    fn approval(&self, uid: Uid, object: &Value) {
         let read = decode::<DeletionApproval>(object.clone()).map_err(|error| exit::chain(&error));
         let read = read.and_then(|approval| approve::read(&approval, Timestamp::now()));
-        self.shared.step(|engine, now| match read {
-            Ok(approved) => engine.approval_seen(now, uid, approved.from(now)),
+        match read {
+            Ok(approved) => self.shared.step(|engine, now| engine.approval_seen(now, uid, approved.from(now))),
             Err(error) => {
                 let name = object["metadata"]["name"].as_str().unwrap_or_default();
-                warn!(
-                    name,
-                    error, "a DeletionApproval cannot be read: it is void from now on; delete it, and approve anew"
-                );
-                engine.approval_unreadable(now, &uid);
+                self.approval_unreadable(name, &uid, &error);
             }
-        });
+        }
+    }
+
+    fn approval_unreadable(&self, name: &str, uid: &Uid, error: &str) {
+        warn!(name, error, "a DeletionApproval cannot be read: it is void from now on; delete it, and approve anew");
+        self.shared.step(|engine, now| engine.approval_unreadable(now, uid));
     }
 
     fn space(&self, object: &Value, name: &str) {
@@ -228,14 +318,22 @@ impl Ingest {
             .and_then(|space| SpaceRule::try_from(&space.spec.allow).map_err(|error| exit::chain(&error)));
         match rule {
             Ok(rule) => self.shared.ingest(|engine, _| engine.index.apply_space(&space, rule)),
-            Err(error) => warn!(%space, error, "a Space cannot be read; what it was allowed before stays so"),
+            Err(error) => {
+                warn!(%space, error, "a Space cannot be read; what it was allowed before stays so");
+                self.shared.ingest(|engine, _| engine.index.space_unreadable(&space));
+            }
         }
     }
 
-    fn deleted(&self, of: &SpaceResource, key: &ObjectKey, uid: Uid) {
+    fn deleted(&mut self, of: &SpaceResource, key: &ObjectKey, uid: Option<Uid>) {
+        let named = (of.clone(), key.name.to_string());
+        self.unknown.remove(&named);
+        let known = self.uids.remove(&named);
+        let uid = uid.or(known);
         self.shared.ingest(|engine, now| match role(of) {
             Role::Targets => {
-                if let Ok(target) = uid.text().parse::<TargetId>() {
+                let target = uid.and_then(|uid| uid.text().parse::<TargetId>().ok());
+                if let Some(target) = target.or_else(|| engine.target_named(&key.name)) {
                     engine.target_gone(now, target, Deletion { at: Some(Timestamp::now()), ..Deletion::default() });
                 }
             }
@@ -246,13 +344,24 @@ impl Ingest {
                 }
             }
             Role::Placements => engine.index.delete_placement(&of.space, &key.name),
-            Role::Approvals => engine.approval_gone(now, &uid),
-            Role::Objects => {
-                let id = SourceId { space: of.space.clone(), resource: of.resource.clone(), uid };
-                engine.index.delete(&of.space, &of.resource, key);
-                engine.source_gone(&id);
+            Role::Approvals => {
+                if let Some(uid) = uid {
+                    engine.approval_gone(now, &uid);
+                }
             }
-            Role::Acceptances => engine.acceptance_gone(uid),
+            Role::Objects => {
+                let known = engine.index.source_at(&of.space, &of.resource, key).cloned();
+                let told = uid.map(|uid| SourceId { space: of.space.clone(), resource: of.resource.clone(), uid });
+                engine.index.delete(&of.space, &of.resource, key);
+                if let Some(id) = told.or(known) {
+                    engine.source_gone(&id);
+                }
+            }
+            Role::Acceptances => {
+                if let Some(uid) = uid {
+                    engine.acceptance_gone(uid);
+                }
+            }
             // It has done its work when it was seen.
             Role::Releases | Role::Other => {}
         });
@@ -313,8 +422,17 @@ fn reset(engine: &mut Engine, of: &SpaceResource) {
     }
 }
 
-fn uid(object: &Value) -> Option<Uid> {
-    object["metadata"]["uid"].as_str()?.parse().ok()
+/// Why it has none is said to a person.
+fn uid(object: &Value) -> Result<Uid, String> {
+    let uid = object["metadata"]["uid"].as_str().ok_or("metadata.uid is no text")?;
+    uid.parse().map_err(|error| format!("metadata.uid: {error}"))
+}
+
+fn key_of(of: &SpaceResource, object: &Value) -> Option<ObjectKey> {
+    let text = |value: &Value| value.as_str().filter(|text| !text.is_empty()).map(str::to_owned);
+    let metadata = &object["metadata"];
+    let kind = GroupKind::new(of.resource.group.clone(), text(&object["kind"])?);
+    Some(ObjectKey::new(kind, text(&metadata["namespace"]).unwrap_or_default(), text(&metadata["name"])?))
 }
 
 fn generation(object: &Value) -> i64 {

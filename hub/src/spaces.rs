@@ -22,18 +22,26 @@ pub struct SpaceResource {
 
 /// What a provider tells of its spaces.
 ///
-/// Of each resource there comes, in this order and again whenever it has to be read anew: `Lost`, its objects, `Listed`.
-/// Until `Listed`, absence says nothing. `Object` and `Deleted` come at any time.
+/// Of each resource there comes, in this order and again whenever it has to be read anew: `Lost`, its objects, readable or not,
+/// `Listed`.
+/// Until `Listed`, absence says nothing. `Object`, `Unreadable` and `Deleted` come at any time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceEvent {
     Object {
         of: SpaceResource,
         object: Arc<Value>,
     },
+    /// An object is there, and what is stored of it cannot be read.
+    Unreadable {
+        of: SpaceResource,
+        key: ObjectKey,
+        why: String,
+    },
     Deleted {
         of: SpaceResource,
         key: ObjectKey,
-        uid: Uid,
+        /// None where the object could not be read any more when it went.
+        uid: Option<Uid>,
     },
     /// Everything that is there has come since `Lost`; what has not come is gone.
     Listed(SpaceResource),

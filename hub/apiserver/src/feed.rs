@@ -5,6 +5,9 @@
 //!            ▼                                                       │
 //!   Begin ─▶ Round ─▶ Space 1 … Space n ─▶ Progress ─▶ live events ──┘
 //! ```
+//!
+//! What is stored and cannot be read is there: it is told by the place that its key names. A definition that cannot be read,
+//! or makes nothing at the moment, makes what it made last.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -26,7 +29,7 @@ const PAGE: usize = 128;
 const RETRY: Duration = Duration::from_secs(1);
 
 /// One step of a feed. The objects are as they were written: without defaults, in their storage version, with
-/// `metadata.resourceVersion` set.
+/// `metadata.resourceVersion` set; kind, name and namespace are those that the object is stored under.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FeedEvent {
     /// A full list begins. What comes up to the next [`FeedEvent::Progress`] replaces all that the consumer holds;
@@ -44,23 +47,31 @@ pub enum FeedEvent {
         value: Arc<Value>,
         revision: Revision,
     },
-    /// An object is there, and what is stored of it cannot be read. It is not gone, and neither is what it defines.
+    /// An object is there, and what is stored of it cannot be read: it is not gone.
     Unreadable {
         space: Arc<str>,
         resource: Arc<ResourceKind>,
+        namespace: Option<String>,
         name: String,
+        why: String,
     },
     Deleted {
         space: Arc<str>,
         resource: Arc<ResourceKind>,
         namespace: Option<String>,
         name: String,
+        /// Empty where what was stored could not be read.
         uid: String,
         revision: Revision,
     },
-    /// All objects of the resource in this space have come; also when there are none, and when a definition
-    /// makes a resource. It does not come in a round in which one of them is unreadable.
+    /// All objects of the resource in this space have come, readable or not; also when there are none, and when a new
+    /// definition makes a resource.
     Listed {
+        space: Arc<str>,
+        resource: Arc<ResourceKind>,
+    },
+    /// In place of [`FeedEvent::Listed`]: a key of the resource cannot be read, so that nobody can say what is not there.
+    Unlisted {
         space: Arc<str>,
         resource: Arc<ResourceKind>,
     },
@@ -84,7 +95,7 @@ impl ApiServer {
             kinds: Kinds::default(),
             phase: Phase::Begin(after),
             ready: VecDeque::new(),
-            unreadable: BTreeSet::new(),
+            nameless: BTreeSet::new(),
         };
         stream::unfold(feeder, |mut feeder| async move {
             let event = feeder.next().await?;
@@ -100,8 +111,16 @@ struct Feeder {
     phase: Phase,
     /// Events that wait to be taken: those of one page, or of one space's resources.
     ready: VecDeque<FeedEvent>,
-    /// Resources of the space that is being listed of which an object is unreadable, by group and plural.
-    unreadable: BTreeSet<(String, String)>,
+    /// Resources of the space that is being listed of which a key is unreadable, by group and plural.
+    nameless: BTreeSet<(String, String)>,
+}
+
+/// Where an object is stored.
+struct Place<'a> {
+    space: &'a Arc<str>,
+    resource: Arc<ResourceKind>,
+    namespace: Option<&'a str>,
+    name: &'a str,
 }
 
 enum Phase {
@@ -122,7 +141,7 @@ enum Phase {
     Over,
 }
 
-/// Which custom resources each space has.
+/// Which custom resources each space has, by the names of their definitions: of every one that is there what it made last.
 #[derive(Default)]
 struct Kinds {
     built_in: BTreeMap<(String, String), Arc<ResourceKind>>,
@@ -192,8 +211,8 @@ impl Feeder {
     async fn begin(&mut self, after: Option<Revision>) -> Result<Phase, tideline_store::Error> {
         let at = after.unwrap_or_else(|| self.store.revision());
         let spaces = spaces_at(&*self.store, Some(at)).await?;
-        self.kinds.custom.clear();
         let left: VecDeque<Arc<str>> = spaces.into_iter().map(|(space, _)| space.into()).collect();
+        self.kinds.custom.retain(|space, _| left.contains(space));
         if after.is_some() {
             for space in left {
                 self.learn(&space, at).await?;
@@ -207,13 +226,14 @@ impl Feeder {
     /// Reads the definitions of a space, so that its custom objects can be told apart.
     async fn learn(&mut self, space: &Arc<str>, at: Revision) -> Result<(), tideline_store::Error> {
         let mut range = keys::resource(space, CRD_GROUP, CRDS, None);
+        let former = self.kinds.custom.get(space).cloned().unwrap_or_default();
         let mut custom = BTreeMap::new();
         loop {
             let page = self.store.range(range.clone(), Some(at), PAGE).await?;
             for item in &page.items {
-                if let Some((name, Some(kind))) = object::read(item).ok().map(|crd| Definition::kind_of(&crd)) {
-                    custom.insert(name, Arc::new(kind));
-                }
+                let Some(Key::Object { name, .. }) = Key::parse(&item.key) else { continue };
+                let kind = made_by(name, item).map(Arc::new).or_else(|| former.get(name).cloned());
+                custom.extend(kind.map(|kind| (name.to_owned(), kind)));
             }
             match page.items.last() {
                 Some(last) if page.more => range.start = keys::successor(&last.key),
@@ -233,7 +253,7 @@ impl Feeder {
         self.learn(&space, at).await?;
         self.ready.push_back(FeedEvent::SpaceAdded { space: Arc::clone(&space) });
         let range = keys::space(&space);
-        self.unreadable.clear();
+        self.nameless.clear();
         Ok(Phase::Space { at, left, space, range })
     }
 
@@ -246,11 +266,14 @@ impl Feeder {
     ) -> Result<Phase, tideline_store::Error> {
         let page = self.store.range(range.clone(), Some(at), PAGE).await?;
         for item in &page.items {
-            if let Some(Key::Object { group, plural, name, .. }) = Key::parse(&item.key)
-                && let Some(resource) = self.kinds.find(&space, group, plural)
-                && !self.object(&space, resource, name, item)
-            {
-                self.unreadable.insert((group.to_owned(), plural.to_owned()));
+            match Key::parse(&item.key) {
+                Some(Key::Object { space: _, group, plural, namespace, name }) => {
+                    if let Some(resource) = self.kinds.find(&space, group, plural) {
+                        self.object(&Place { space: &space, resource, namespace, name }, item);
+                    }
+                }
+                Some(Key::Space(_)) => {}
+                None => self.nameless(&item.key),
             }
         }
         if let Some(last) = page.items.last().filter(|_| page.more) {
@@ -262,31 +285,46 @@ impl Feeder {
     }
 
     fn listed(&mut self, space: &Arc<str>) {
-        let unreadable = std::mem::take(&mut self.unreadable);
-        let stored = self.kinds.stored(space).into_iter();
-        for resource in stored.filter(|one| !unreadable.contains(&(one.group.clone(), one.plural.clone()))) {
-            self.ready.push_back(FeedEvent::Listed { space: Arc::clone(space), resource });
+        let nameless = std::mem::take(&mut self.nameless);
+        for resource in self.kinds.stored(space) {
+            let is_whole = !nameless.contains(&(resource.group.clone(), resource.plural.clone()));
+            let space = Arc::clone(space);
+            self.ready.push_back(if is_whole {
+                FeedEvent::Listed { space, resource }
+            } else {
+                FeedEvent::Unlisted { space, resource }
+            });
         }
     }
 
-    /// Says whether it can be read.
-    fn object(&mut self, space: &Arc<str>, resource: Arc<ResourceKind>, name: &str, item: &Item) -> bool {
-        let read = object::read(item);
-        let is_readable = read.is_ok();
-        match read {
+    fn nameless(&mut self, key: &[u8]) {
+        let text = String::from_utf8_lossy(key);
+        tracing::error!(key = &*text, "a key in the store is unreadable; nothing of its kind is taken for gone");
+        self.nameless.extend(keys::resource_of(key).map(|(group, plural)| (group.to_owned(), plural.to_owned())));
+    }
+
+    fn object(&mut self, place: &Place<'_>, item: &Item) {
+        let (space, resource) = (Arc::clone(place.space), Arc::clone(&place.resource));
+        self.ready.push_back(match object::read(item) {
             Ok(mut value) => {
                 value["apiVersion"] = resource.api_version().into();
-                let (space, value) = (Arc::clone(space), Arc::new(value));
-                self.ready.push_back(FeedEvent::Object { space, resource, value, revision: item.modified });
+                value["kind"] = resource.kind.as_str().into();
+                let metadata = object::metadata(&mut value);
+                metadata.insert("name".into(), place.name.into());
+                match place.namespace {
+                    Some(namespace) => metadata.insert("namespace".into(), namespace.into()),
+                    None => metadata.remove("namespace"),
+                };
+                FeedEvent::Object { space, resource, value: Arc::new(value), revision: item.modified }
             }
-            Err(error) => {
-                let key = String::from_utf8_lossy(&item.key).into_owned();
-                tracing::error!(key, %error, "an object in the store is unreadable; what was known of it stays");
-                let (space, name) = (Arc::clone(space), name.to_owned());
-                self.ready.push_back(FeedEvent::Unreadable { space, resource, name });
-            }
-        }
-        is_readable
+            Err(error) => FeedEvent::Unreadable {
+                space,
+                resource,
+                namespace: place.namespace.map(str::to_owned),
+                name: place.name.to_owned(),
+                why: error.message,
+            },
+        });
     }
 
     async fn live(&mut self, mut stream: WatchStream) -> Result<Phase, tideline_store::Error> {
@@ -294,13 +332,18 @@ impl Feeder {
             None => return Ok(Phase::Begin(None)),
             Some(Err(error)) => return Err(error),
             Some(Ok(Event::Progress(at))) => self.ready.push_back(FeedEvent::Progress(at)),
-            Some(Ok(Event::Put { item, previous })) => self.put(&item, previous.as_ref()),
+            Some(Ok(Event::Put { item, previous })) => {
+                if let Some(phase) = self.put(&item, previous.as_ref()) {
+                    return Ok(phase);
+                }
+            }
             Some(Ok(Event::Delete { key, at, previous })) => self.delete(&key, at, &previous),
         }
         Ok(Phase::Live(stream))
     }
 
-    fn put(&mut self, item: &Item, previous: Option<&Item>) {
+    /// Says how to go on, if not with what comes next.
+    fn put(&mut self, item: &Item, previous: Option<&Item>) -> Option<Phase> {
         match Key::parse(&item.key) {
             Some(Key::Space(space)) if previous.is_none() => {
                 let space: Arc<str> = space.into();
@@ -308,34 +351,38 @@ impl Feeder {
                 self.ready.push_back(FeedEvent::SpaceAdded { space: Arc::clone(&space) });
                 self.listed(&space);
             }
-            Some(Key::Object { space, group, plural, name, .. }) => {
+            Some(Key::Object { space, group, plural, namespace, name }) => {
                 let space: Arc<str> = space.into();
-                let Some(resource) = self.kinds.find(&space, group, plural) else { return };
-                self.object(&space, resource, name, item);
+                let resource = self.kinds.find(&space, group, plural)?;
+                let place = Place { space: &space, resource, namespace, name };
+                self.object(&place, item);
                 if (group, plural) == (CRD_GROUP, CRDS) {
-                    self.defined(&space, item);
+                    return self.defined(&place, item, previous);
                 }
             }
             Some(Key::Space(_)) | None => {}
         }
+        None
     }
 
-    /// A definition was written: its resource may be new, or stored in another version.
-    fn defined(&mut self, space: &Arc<str>, item: &Item) {
-        let Ok(crd) = object::read(item) else { return };
-        let (name, Some(kind)) = Definition::kind_of(&crd) else { return };
-        let custom = self.kinds.custom.entry(Arc::clone(space)).or_default();
-        match custom.get(&name) {
-            Some(known) if **known == kind => {}
-            known => {
-                let new = known.is_none();
-                let resource = Arc::new(kind);
-                custom.insert(name, Arc::clone(&resource));
-                if new {
-                    self.ready.push_back(FeedEvent::Listed { space: Arc::clone(space), resource });
+    /// A definition was written: its resource may be new, or stored in another version. What one makes that was there and made
+    /// nothing that is known may have objects, and is not listed before they are: everything is read anew.
+    fn defined(&mut self, place: &Place<'_>, item: &Item, previous: Option<&Item>) -> Option<Phase> {
+        let kind = made_by(place.name, item)?;
+        let custom = self.kinds.custom.entry(Arc::clone(place.space)).or_default();
+        match (custom.get(place.name), previous) {
+            (Some(known), _) if **known == kind => {}
+            (None, Some(_)) => return Some(Phase::Begin(None)),
+            (known, _) => {
+                let is_new = known.is_none();
+                let (space, resource) = (Arc::clone(place.space), Arc::new(kind));
+                custom.insert(place.name.to_owned(), Arc::clone(&resource));
+                if is_new {
+                    self.ready.push_back(FeedEvent::Listed { space, resource });
                 }
             }
         }
+        None
     }
 
     fn delete(&mut self, key: &[u8], at: Revision, previous: &Item) {
@@ -365,4 +412,11 @@ impl Feeder {
             None => {}
         }
     }
+}
+
+/// What a stored definition makes, if its names are accepted, and the one that it is stored under.
+fn made_by(name: &str, item: &Item) -> Option<ResourceKind> {
+    let kind = Definition::kind_of(&object::read(item).ok()?)?;
+    let ResourceKind { group, version, kind: named, plural, namespaced: _ } = &kind;
+    (format!("{plural}.{group}") == name && !named.is_empty() && !version.is_empty()).then_some(kind)
 }

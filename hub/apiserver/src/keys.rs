@@ -46,6 +46,15 @@ impl<'a> Key<'a> {
     }
 }
 
+/// Group and plural of an object's key, also of one whose rest cannot be read.
+pub(crate) fn resource_of(key: &[u8]) -> Option<(&str, &str)> {
+    let rest = key.strip_prefix(PREFIX.as_bytes())?;
+    let mut parts = rest.splitn(4, |byte| *byte == b'/').skip(1);
+    let group = std::str::from_utf8(parts.next()?).ok()?;
+    let plural = std::str::from_utf8(parts.next()?).ok()?;
+    Some((if group == CORE { "" } else { group }, plural))
+}
+
 /// Everything of every space.
 pub(crate) fn everything() -> KeyRange {
     prefix(PREFIX)

@@ -31,6 +31,11 @@ impl Engine {
         self.step(now, link::Event::Approved(changed));
     }
 
+    /// An approval is there of which nothing is known: none that was not seen is taken for gone.
+    pub fn approval_unknown(&mut self) {
+        self.approvals.saw_unknown();
+    }
+
     /// Remembers it for later runs, which know nothing else of what is over.
     fn void_what_is_over(&mut self) {
         let over = self.approvals.take_over();

@@ -50,7 +50,7 @@ impl Engine {
     }
 
     /// What the SyncTarget of a target is called, whether anything else of it can be read, and whether it has an agent.
-    pub fn target_named(&mut self, id: TargetId, name: &str) {
+    pub fn call_target(&mut self, id: TargetId, name: &str) {
         if self.targets.named(id, name) {
             self.version += 1;
         }
@@ -64,6 +64,16 @@ impl Engine {
             warn!(target = %id, "nothing is placed and nothing taken away before this SyncTarget can be read");
             self.targets.wait_for(id);
         }
+    }
+
+    /// Which target a SyncTarget is that cannot be read, by its name.
+    pub fn target_named(&self, name: &str) -> Option<TargetId> {
+        self.memory.named(name)
+    }
+
+    /// The inventory shows a target of which nobody can say which it is.
+    pub fn target_unknown(&mut self) {
+        self.targets.saw_unknown();
     }
 
     fn target_with_key(&mut self, now: Monotonic, id: TargetId, record: TargetRecord) {
@@ -262,7 +272,11 @@ impl Engine {
     pub fn targets_listed(&mut self, now: Monotonic) {
         let known: BTreeSet<_> = self.ledger.targets().map(|(id, _)| id).chain(self.memory.present()).collect();
         for target in self.targets.end_listing(known.into_iter()) {
-            self.target_gone(now, target, Deletion::default());
+            if self.targets.any_is_unknown() && self.memory.get(target).is_none() {
+                self.target_unreadable(target);
+            } else {
+                self.target_gone(now, target, Deletion::default());
+            }
         }
         self.targets_placed();
         self.accept_history();

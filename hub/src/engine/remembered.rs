@@ -279,6 +279,11 @@ impl Memory {
         }
     }
 
+    /// The target whose SyncTarget had this name when it was last seen, and was not deleted since.
+    pub(super) fn named(&self, name: &str) -> Option<TargetId> {
+        self.present().find(|target| self.known.get(target).is_some_and(|remembered| remembered.name == name))
+    }
+
     /// Those whose SyncTarget was there when it was last seen.
     pub(super) fn present(&self) -> impl Iterator<Item = TargetId> {
         self.known.iter().filter(|(_, remembered)| remembered.deleted.is_none()).map(|(target, _)| *target)

@@ -69,6 +69,8 @@ pub struct Targets {
     never_read: BTreeSet<TargetId>,
     /// There, and not readable now: nobody knows whether they are to leave service.
     unreadable_now: BTreeSet<TargetId>,
+    /// A SyncTarget is there of which nothing is known, not even which target it is.
+    any_is_unknown: bool,
     /// While the inventory is read: what was seen of it. None when it is known whole.
     listing: Option<BTreeSet<TargetId>>,
     /// It was read to the end, and placement was not told so yet.
@@ -83,6 +85,17 @@ impl Targets {
     pub(super) fn begin_listing(&mut self) {
         self.listing = Some(BTreeSet::new());
         self.listed = false;
+        self.any_is_unknown = false;
+    }
+
+    /// One is there that may be any of those whose name nobody knows.
+    pub(super) fn saw_unknown(&mut self) {
+        self.any_is_unknown = true;
+    }
+
+    /// Whether one is there that may be any of those whose name nobody knows.
+    pub(super) fn any_is_unknown(&self) -> bool {
+        self.any_is_unknown
     }
 
     /// Ends a listing, and says which of `registered` are not there any more.

@@ -69,57 +69,226 @@ impl Spaces {
         self.store.commit(Commit { compare: Vec::new(), ops }).await.unwrap();
     }
 
+    /// Stores otherwise the object whose key ends so. Returns what was stored.
+    async fn damage(&self, key: &str, damage: impl FnOnce(Bytes) -> Bytes) -> Bytes {
+        let everything = KeyRange { start: Bytes::new(), end: Bytes::from_static(&[0xff]) };
+        let page = self.store.range(everything, None, 1_000).await.unwrap();
+        let item = page.items.iter().find(|item| item.key.ends_with(key.as_bytes())).unwrap();
+        let damaged = damage(item.value.clone());
+        self.store(key, |key| Op::Put(key, damaged)).await;
+        item.value.clone()
+    }
+
     /// What a hub that begins with this ledger makes of it, once all that waits has waited for long enough.
     async fn read_by(&self, ledger: Ledger) -> Ledger {
+        let mut run = self.start(ledger).await;
+        let ledger = run.settled();
+        run.stop().await;
+        ledger
+    }
+
+    /// A hub that begins with this ledger, and has read everything.
+    async fn start(&self, ledger: Ledger) -> Run {
         let engine = Engine::new(Config::default(), Duration::ZERO, Fuse::new(20), ledger, BTreeMap::new());
         let (shared, shutdown) = (Shared::new(engine), CancellationToken::new());
         let ingest = Ingest::new(shared.clone(), Health::new().gate("spaces"));
         let reading = tokio::spawn(ingest.run(EmbeddedSource::new(&self.server), shutdown.clone()));
+        let run = Run { shared, shutdown, reading, minutes: 0 };
         // The inventory is read last: it is of the last space.
-        let known = async {
-            while !shared.read(|engine| engine.targets.is_known()) {
+        run.until(|engine| engine.targets.is_known()).await;
+        run
+    }
+}
+
+/// One run of a hub.
+struct Run {
+    shared: Shared,
+    shutdown: CancellationToken,
+    reading: tokio::task::JoinHandle<Result<(), Infallible>>,
+    /// That have gone by.
+    minutes: u64,
+}
+
+impl Run {
+    async fn until(&self, wanted: impl Fn(&Engine) -> bool) {
+        let waiting = async {
+            while !self.shared.read(&wanted) {
                 tokio::task::yield_now().await;
             }
         };
-        tokio::time::timeout(Duration::from_secs(20), known).await.expect("it is read to the end");
-        shutdown.cancel();
-        reading.await.unwrap().unwrap();
-        for minutes in 0..5 {
-            let later = shared.now() + Duration::from_mins(minutes);
-            shared.read_mut(|engine| engine.tick(later));
+        tokio::time::timeout(Duration::from_secs(20), waiting).await.expect("it is read to the end");
+    }
+
+    /// Once all that waits has waited for long enough.
+    fn settled(&mut self) -> Ledger {
+        for minutes in self.minutes..self.minutes + 5 {
+            let later = self.shared.now() + Duration::from_mins(minutes);
+            self.shared.read_mut(|engine| engine.tick(later));
             loop {
-                let work = shared.read_mut(|engine| engine.work(committer::fresh(later)));
+                let work = self.shared.read_mut(|engine| engine.work(committer::fresh(later)));
                 if work.is_empty() {
                     break;
                 }
-                shared.read_mut(|engine| engine.committed(later, work));
+                self.shared.read_mut(|engine| engine.committed(later, work));
             }
         }
-        shared.read(|engine| {
-            let names: Vec<_> = engine.ledger.targets().map(|(target, _)| engine.target_name(target)).collect();
-            assert_eq!(names, ["t"], "by name, though no agent has enrolled");
+        self.minutes += 5;
+        self.shared.read(|engine| {
+            let mut names = engine.ledger.targets().map(|(target, _)| engine.target_name(target));
+            assert!(names.all(|name| ["t", "other"].contains(&&*name)), "by name, though no agent has enrolled");
             engine.ledger.clone()
         })
     }
+
+    async fn stop(self) {
+        self.shutdown.cancel();
+        self.reading.await.unwrap().unwrap();
+    }
+}
+
+const CRDS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+type Damage = fn(Bytes) -> Bytes;
+
+/// What may become of the bytes of a stored object.
+fn damages() -> Vec<(&'static str, Damage)> {
+    fn edited(stored: &[u8], edit: impl FnOnce(&mut Value)) -> Bytes {
+        let mut object = serde_json::from_slice(stored).unwrap();
+        edit(&mut object);
+        object.to_string().into()
+    }
+    vec![
+        ("too deep", |_| ("[".repeat(200) + &"]".repeat(200)).into()),
+        ("no object", |_| "null".into()),
+        ("no UID", |stored| edited(&stored, |object| object["metadata"]["uid"] = json!(42))),
+        ("no kind", |stored| edited(&stored, |object| object["kind"] = Value::Null)),
+        ("another name", |stored| edited(&stored, |object| object["metadata"]["name"] = json!("b"))),
+    ]
+}
+
+fn map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}})
+}
+
+fn counts(ledger: &Ledger) -> (u64, usize) {
+    (ledger.assigned(), ledger.removals().count())
 }
 
 #[tokio::test]
 async fn what_is_stored_and_unreadable_at_a_start_is_removed_nowhere() {
+    for lost in ["/configmaps/default/a", "/placements/-/p", "/namespaces/-/default", "/spaces/-/default"] {
+        for (what, damage) in damages() {
+            let spaces = Spaces::new().await;
+            for name in ["a", "b"] {
+                spaces.post("default", MAPS, &map(name)).await;
+            }
+            let ledger = spaces.read_by(Ledger::default()).await;
+            assert_eq!(counts(&ledger), (2, 0));
+            spaces.damage(lost, damage).await;
+            let after = spaces.read_by(ledger.clone()).await;
+            assert_eq!(counts(&after), (2, 0), "{lost}: {what}");
+        }
+    }
     for lost in ["/configmaps/default/a", "/placements/-/p"] {
         let spaces = Spaces::new().await;
         for name in ["a", "b"] {
-            let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
-            spaces.post("default", MAPS, &map).await;
+            spaces.post("default", MAPS, &map(name)).await;
         }
         let ledger = spaces.read_by(Ledger::default()).await;
-        assert_eq!((ledger.assigned(), ledger.removals().count()), (2, 0));
-        let deep = Bytes::from("[".repeat(200) + &"]".repeat(200));
-        spaces.store(lost, |key| Op::Put(key, deep)).await;
-        let after = spaces.read_by(ledger.clone()).await;
-        assert_eq!((after.assigned(), after.removals().count()), (2, 0), "{lost}");
         // Where it is gone, it goes.
         spaces.store(lost, Op::Delete).await;
         let after = spaces.read_by(ledger).await;
         assert!(after.removals().count() > 0, "{lost}");
     }
+}
+
+#[tokio::test]
+async fn beside_what_is_unreadable_at_a_start_all_else_goes_on() {
+    let others = ["/configmaps/default/a", "/locations/-/l", "/namespaces/-/more"];
+    for lost in others {
+        for (what, damage) in damages() {
+            let spaces = Spaces::new().await;
+            for name in ["a", "b"] {
+                spaces.post("default", MAPS, &map(name)).await;
+            }
+            let more = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "more"}});
+            spaces.post("default", "/api/v1/namespaces", &more).await;
+            let other = json!({
+                "apiVersion": "tideline.dev/v1alpha1", "kind": "SyncTarget", "spec": {}, "metadata": {"name": "other"},
+            });
+            spaces.post("root", "/apis/tideline.dev/v1alpha1/synctargets", &other).await;
+            let location = json!({
+                "apiVersion": "tideline.dev/v1alpha1", "kind": "Location", "metadata": {"name": "l"},
+                "spec": {"instanceSelector": {"matchLabels": {"tier": "none"}}},
+            });
+            spaces.post("root", "/apis/tideline.dev/v1alpha1/locations", &location).await;
+            let ledger = spaces.read_by(Ledger::default()).await;
+            assert_eq!(counts(&ledger), (2, 0));
+            spaces.damage(lost, damage).await;
+            spaces.store("/configmaps/default/b", Op::Delete).await;
+            spaces.post("default", MAPS, &map("c")).await;
+            let after = spaces.read_by(ledger).await;
+            assert_eq!(counts(&after), (2, 1), "{lost}: {what}: `b` is gone, and `c` is new");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_unreadable_goes_when_it_is_deleted() {
+    let spaces = Spaces::new().await;
+    for name in ["a", "b"] {
+        spaces.post("default", MAPS, &map(name)).await;
+    }
+    let ledger = spaces.read_by(Ledger::default()).await;
+    spaces.damage("/configmaps/default/a", |_| "[]".into()).await;
+    let mut run = spaces.start(ledger).await;
+    assert_eq!(counts(&run.settled()), (2, 0));
+    spaces.store("/configmaps/default/a", Op::Delete).await;
+    run.until(|engine| engine.index.leaving() == 1).await;
+    assert_eq!(counts(&run.settled()), (1, 1));
+}
+
+#[tokio::test]
+async fn custom_objects_outlast_a_definition_that_is_unreadable_for_a_time() {
+    let definition = |plural: &str, kind: &str| {
+        json!({
+            "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": format!("{plural}.example.com")},
+            "spec": {
+                "group": "example.com", "scope": "Namespaced", "names": {"plural": plural, "kind": kind},
+                "versions": [{
+                    "name": "v1", "served": true, "storage": true,
+                    "schema": {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}},
+                }],
+            },
+        })
+    };
+    let spaces = Spaces::new().await;
+    for (plural, kind) in [("widgets", "Widget"), ("gadgets", "Gadget")] {
+        spaces.post("default", CRDS, &definition(plural, kind)).await;
+    }
+    let placement = json!({
+        "apiVersion": "tideline.dev/v1alpha1", "kind": "Placement", "metadata": {"name": "w"},
+        "spec": {
+            "targets": [{"matchLabels": {"tier": "shop"}}],
+            "objects": [{"apiGroup": "example.com", "resources": ["widgets"]}],
+        },
+    });
+    spaces.post("default", "/apis/tideline.dev/v1alpha1/placements", &placement).await;
+    for name in ["a", "b"] {
+        let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}});
+        spaces.post("default", "/apis/example.com/v1/namespaces/default/widgets", &widget).await;
+    }
+    let ledger = spaces.read_by(Ledger::default()).await;
+    assert_eq!(counts(&ledger), (2, 0));
+    let is_read =
+        |engine: &Engine| engine.sources.iter().filter(|(id, _)| &*id.resource.group == "example.com").count() == 2;
+
+    let stored = spaces.damage("/widgets.example.com", |_| "[]".into()).await;
+    let mut run = spaces.start(ledger).await;
+    assert_eq!(counts(&run.settled()), (2, 0), "after a restart");
+    spaces.store("/widgets.example.com", |key| Op::Put(key, stored)).await;
+    run.until(is_read).await;
+    assert_eq!(counts(&run.settled()), (2, 0), "and when it is repaired");
+    run.stop().await;
 }

@@ -13,8 +13,8 @@ use super::object::{Form, Settle, State, Wanted};
 use super::rule::{PlacementRule, SpaceRule};
 use super::space::{Space, implied_policy};
 use super::wants::Wants;
-use super::{Assignment, Change, GroupResource, PlacementId};
-use crate::clean::{Labels, Source, implied_namespace};
+use super::{Assignment, Change, GroupResource, PlacementId, SourceId};
+use crate::clean::{Labels, Refusal, Source, implied_namespace};
 
 /// How long a removal waits that a change of Placement, Location or labels causes.
 pub const SETTLE: Duration = Duration::from_secs(10);
@@ -132,6 +132,11 @@ impl Index {
         }
     }
 
+    /// The Space is there, and cannot be read: what it was allowed stays so.
+    pub fn space_unreadable(&mut self, name: &SpaceName) {
+        self.space_list.saw(name.clone());
+    }
+
     /// The Space is gone from the root space. What was assigned from it stays as it is.
     pub fn delete_space(&mut self, name: &SpaceName) {
         self.note(name);
@@ -142,6 +147,12 @@ impl Index {
     pub fn apply_placement(&mut self, space: &SpaceName, name: &str, uid: Uid, rule: Result<PlacementRule, String>) {
         self.note(space);
         self.space(space).apply_placement(name, uid, rule);
+    }
+
+    /// The Placement is there, and nothing of it can be read but its name.
+    pub fn placement_unreadable(&mut self, space: &SpaceName, name: &str, why: String) {
+        self.note(space);
+        self.space(space).placement_unreadable(name, why);
     }
 
     pub fn delete_placement(&mut self, space: &SpaceName, name: &str) {
@@ -155,10 +166,21 @@ impl Index {
         self.space(space).apply(resource, source)
     }
 
+    /// An object is there, and nothing of it can be read but where it is: what is known of it stands.
+    pub fn unreadable(&mut self, space: &SpaceName, resource: &GroupResource, key: &ObjectKey, refusal: Refusal) {
+        self.note(space);
+        self.space(space).unreadable(resource, key, refusal);
+    }
+
     /// The object is gone from its space.
     pub fn delete(&mut self, space: &SpaceName, resource: &GroupResource, key: &ObjectKey) {
         self.note(space);
         self.space(space).delete(resource, key);
+    }
+
+    /// Which object is there, as far as that is known.
+    pub fn source_at(&self, space: &SpaceName, resource: &GroupResource, key: &ObjectKey) -> Option<&SourceId> {
+        self.spaces.get(space)?.source_at(resource, key)
     }
 
     /// The part is unreadable, or is read from the beginning: what is known of it stands, until [`Index::listed`].
@@ -340,7 +362,8 @@ impl<'a> Pass<'a> {
         space.refresh_problems(index);
         let wanted = self.wanted(space, index);
         self.wants.hear(space, index, &wanted.explicit);
-        let (settle, now) = (self.settle, self.now);
+        let is_unlabelled = space.object(index).is_some_and(|object| space.unlabelled.contains(&object.key.namespace));
+        let (settle, now) = (if is_unlabelled { Settle::Frozen } else { self.settle }, self.now);
         let Some(object) = space.object_mut(index) else { return };
         let (assignment, deadline) = object.resolve(wanted, settle, now);
         if let Some(deadline) = deadline {

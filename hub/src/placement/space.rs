@@ -13,7 +13,7 @@ use super::object::{Object, State};
 use super::rule::{Candidate, PlacementRule, SpaceRule};
 use super::summary::Problems;
 use super::{Assignment, Change, Destination, GroupResource, PlacementId, SourceId};
-use crate::clean::{Labels, Source};
+use crate::clean::{Content, Labels, Refusal, Source};
 
 /// Rules that were superseded before a space was read to the end once: edits of the first seconds of a run. With more, the
 /// oldest are not looked at.
@@ -52,8 +52,12 @@ pub(super) struct Space {
     pub(super) unread: VecDeque<Arc<PlacementRule>>,
     /// Whether rules changed since it was last worked out which targets they reach.
     pub(super) reaches_otherwise: bool,
-    /// Namespaces whose labels were never readable: nobody knows what selects what is in them.
+    /// Namespaces whose labels were never readable: nobody knows what selects what is in them, and so all of it stays.
     pub(super) unlabelled: BTreeSet<Arc<str>>,
+    /// Of those of which nothing else is known.
+    unknown_namespaces: Listing<Arc<str>>,
+    /// Placements that are there and of which not even the UID is known.
+    pub(super) unknown_placements: BTreeSet<Arc<str>>,
     /// Objects that ask for Locations by annotation.
     pub(super) direct: RoaringBitmap,
     pub(super) news: News,
@@ -129,6 +133,8 @@ impl Space {
             unread: VecDeque::new(),
             reaches_otherwise: false,
             unlabelled: BTreeSet::new(),
+            unknown_namespaces: Listing::default(),
+            unknown_placements: BTreeSet::new(),
             direct: RoaringBitmap::new(),
             news: News::default(),
             ready_changes: Vec::new(),
@@ -143,9 +149,9 @@ impl Space {
             && self.listings.get(&namespaces).is_some_and(Listing::complete)
     }
 
-    /// Whether a Placement, or the labels of a namespace, were never readable: nothing may be taken from any target then.
+    /// Whether a Placement was never readable: nothing may be taken from any target then.
     pub(super) fn is_unreadable(&self) -> bool {
-        !self.unlabelled.is_empty() || self.placements.values().any(|placing| placing.rule.is_none())
+        !self.unknown_placements.is_empty() || self.placements.values().any(|placing| placing.rule.is_none())
     }
 
     /// Whether the space was seen to have a resource.
@@ -205,11 +211,28 @@ impl Space {
             self.insert(place, Object::new(id, source.key.clone(), emitted))
         };
         self.listings.entry(resource.clone()).or_default().saw(index);
-        let Source { key, uid: _, labels, content } = source;
-        let object = self.object_mut(index).expect("it was just found or inserted");
+        let Source { key: _, uid: _, labels, content } = source;
+        self.take(index, labels, content)
+    }
+
+    /// An object is there, and nothing of it can be read but where it is: what is known of it stands.
+    pub(super) fn unreadable(&mut self, resource: &GroupResource, key: &ObjectKey, refusal: Refusal) {
+        if let Some(&index) = self.by_key.get(&(resource.clone(), key.clone())) {
+            self.listings.entry(resource.clone()).or_default().saw(index);
+            self.take(index, None, Content::Unreadable(refusal));
+        } else if key.kind.is("", "Namespace") {
+            self.unknown_namespaces.saw(key.name.clone());
+            self.unlabelled.insert(key.name.clone());
+        }
+    }
+
+    /// Returns whether that may change anything.
+    fn take(&mut self, index: u32, labels: Option<Arc<Labels>>, content: Content) -> bool {
+        let Some(object) = self.object_mut(index) else { return false };
         if !object.take(labels.clone(), content) {
             return false;
         }
+        let namespace = object.key.kind.is("", "Namespace").then(|| object.key.name.clone());
         if object.asks_for_locations() {
             self.direct.insert(index);
         } else {
@@ -218,8 +241,8 @@ impl Space {
         self.dirty.insert(index);
         self.unsaid.insert(index);
         self.match_object(index);
-        if key.kind.is("", "Namespace") {
-            self.apply_namespace(&key.name, labels, index);
+        if let Some(name) = namespace {
+            self.apply_namespace(&name, labels, index);
         }
         true
     }
@@ -227,11 +250,21 @@ impl Space {
     pub(super) fn delete(&mut self, resource: &GroupResource, key: &ObjectKey) {
         if let Some(&index) = self.by_key.get(&(resource.clone(), key.clone())) {
             self.remove(index);
+        } else if key.kind.is("", "Namespace") && self.unlabelled.contains(&key.name) {
+            self.label_namespace(&key.name, None);
         }
+    }
+
+    pub(super) fn source_at(&self, resource: &GroupResource, key: &ObjectKey) -> Option<&SourceId> {
+        let index = self.by_key.get(&(resource.clone(), key.clone()))?;
+        self.object(*index).map(|object| &object.id)
     }
 
     pub(super) fn reset(&mut self, resource: &GroupResource) {
         self.listings.entry(resource.clone()).or_default().reset();
+        if resource.is("", "namespaces") {
+            self.unknown_namespaces.reset();
+        }
     }
 
     pub(super) fn listed(&mut self, resource: &GroupResource) {
@@ -244,6 +277,13 @@ impl Space {
         for id in strays {
             self.strays.remove(&id);
             self.ready_changes.push(Change::Remove(id));
+        }
+        if resource.is("", "namespaces") {
+            let has_object = |name: &Arc<str>| self.namespaces.get(name).is_some_and(|known| known.object.is_some());
+            let unknown: Vec<_> = self.unlabelled.iter().filter(|name| !has_object(name)).cloned().collect();
+            for name in self.unknown_namespaces.finish(unknown) {
+                self.label_namespace(&name, None);
+            }
         }
     }
 
@@ -340,7 +380,7 @@ impl Space {
 
     /// Without `labels`, the namespace itself is not known any more.
     fn label_namespace(&mut self, name: &Arc<str>, labels: Option<Arc<Labels>>) {
-        let thawed = self.unlabelled.remove(name) && !self.is_unreadable();
+        let thawed = self.unlabelled.remove(name);
         let namespace = self.namespaces.entry(name.clone()).or_default();
         if namespace.labels != labels {
             namespace.labels = labels;
@@ -348,8 +388,8 @@ impl Space {
                 self.match_object(index);
             }
         }
-        if thawed {
-            self.all_dirty();
+        if thawed && let Some(members) = self.namespaces.get(name).map(|namespace| namespace.members.clone()) {
+            self.mark(&members);
         }
     }
 
@@ -427,6 +467,7 @@ impl Space {
             self.delete_placement(&name);
         }
         let unreadable = self.is_unreadable();
+        let was_unknown = self.unknown_placements.remove(&name);
         let placing = self.placements.entry(name.clone()).or_insert_with(|| Placing {
             uid,
             generation: 0,
@@ -459,21 +500,40 @@ impl Space {
                 self.superseded(former);
             }
         }
+        if was_unknown {
+            self.forget_former_choices();
+        }
         if unreadable && !self.is_unreadable() {
             self.all_dirty();
         }
     }
 
-    pub(super) fn delete_placement(&mut self, name: &str) {
-        let unreadable = self.is_unreadable();
-        let Some(placing) = self.placements.remove(name) else { return };
-        for index in &placing.objects {
-            if let Some(object) = self.object_mut(index) {
-                object.matches.remove(name);
+    /// The Placement is there and cannot be read: its last good form stays in force, if it has one.
+    pub(super) fn placement_unreadable(&mut self, name: &str, why: String) {
+        let name: Arc<str> = name.into();
+        self.placement_list.saw(name.clone());
+        match self.placements.get_mut(&name) {
+            Some(placing) => placing.problem = Some(why),
+            None => {
+                self.unknown_placements.insert(name);
             }
         }
-        self.mark(&placing.objects);
-        self.superseded(placing.rule);
+    }
+
+    pub(super) fn delete_placement(&mut self, name: &str) {
+        let unreadable = self.is_unreadable();
+        if self.unknown_placements.remove(name) {
+            self.forget_former_choices();
+        }
+        if let Some(placing) = self.placements.remove(name) {
+            for index in &placing.objects {
+                if let Some(object) = self.object_mut(index) {
+                    object.matches.remove(name);
+                }
+            }
+            self.mark(&placing.objects);
+            self.superseded(placing.rule);
+        }
         if unreadable && !self.is_unreadable() {
             self.all_dirty();
         }
@@ -517,9 +577,17 @@ impl Space {
     }
 
     pub(super) fn placements_listed(&mut self) {
-        let known: Vec<_> = self.placements.keys().cloned().collect();
+        let known: Vec<_> = self.placements.keys().chain(&self.unknown_placements).cloned().collect();
         for name in self.placement_list.finish(known) {
             self.delete_placement(&name);
+        }
+        self.forget_former_choices();
+    }
+
+    /// What an older hub knew by the UID of a Placement that is there no more; none of that while one is there that may be any.
+    fn forget_former_choices(&mut self) {
+        if !self.unknown_placements.is_empty() || !self.placement_list.complete() {
+            return;
         }
         for uid in std::mem::take(&mut self.former_choices).into_keys() {
             self.forget_former_choice(uid);

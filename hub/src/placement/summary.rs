@@ -115,8 +115,14 @@ impl Index {
         }
         if let Some(namespace) = space.unlabelled.first() {
             let message = format!(
-                "the labels of the namespace {namespace} cannot be read; until they can nothing is taken from any \
-                 target of this space"
+                "the labels of the namespace {namespace} cannot be read; until they can nothing in it is taken from any \
+                 target"
+            );
+            summary.add(Reason::Undecodable, message);
+        }
+        if let Some(other) = space.unknown_placements.first() {
+            let message = format!(
+                "the Placement {other} cannot be read; until it can nothing is taken from any target of this space"
             );
             summary.add(Reason::Undecodable, message);
         }

@@ -64,7 +64,7 @@ impl ClusterSource {
         let resource = self.types.get(&of)?;
         let kind = GroupKind::new(resource.group.as_str(), resource.kind.as_str());
         let key = ObjectKey::new(kind, object.namespace().unwrap_or_default(), object.name_any());
-        let uid = Uid::try_from(object.uid()?).ok()?;
+        let uid = object.uid().and_then(|uid| Uid::try_from(uid).ok());
         Some(SourceEvent::Deleted { of, key, uid })
     }
 }

@@ -11,7 +11,7 @@ use crate::placement::GroupResource;
 /// All embedded spaces of this process, from one feed.
 pub struct EmbeddedSource {
     feed: BoxStream<'static, FeedEvent>,
-    /// What was listed, and is not gone.
+    /// What there is: what was listed, or would have been if all its keys could be read.
     known: BTreeSet<SpaceResource>,
     /// During a round: what of it has not been listed in it.
     missing: Option<BTreeSet<SpaceResource>>,
@@ -44,29 +44,28 @@ impl EmbeddedSource {
                     self.ready.push_back(SourceEvent::Object { of, object: value });
                 }
             }
-            FeedEvent::Unreadable { space, resource, name } => {
-                let defined = defined_by(&resource, &name).and_then(|resource| in_space(&space, resource));
-                for of in resource_of(&space, &resource).into_iter().chain(defined) {
-                    if let Some(missing) = &mut self.missing {
-                        missing.remove(&of);
-                    }
-                    self.known.insert(of);
+            FeedEvent::Unreadable { space, resource, namespace, name, why } => {
+                if let Some(of) = resource_of(&space, &resource) {
+                    let key = key_of(&resource, namespace, name);
+                    self.ready.push_back(SourceEvent::Unreadable { of, key, why });
                 }
             }
             FeedEvent::Deleted { space, resource, namespace, name, uid, .. } => {
-                if let (Some(of), Ok(uid)) = (resource_of(&space, &resource), Uid::try_from(uid)) {
-                    let kind = GroupKind::new(resource.group.as_str(), resource.kind.as_str());
-                    let key = ObjectKey::new(kind, namespace.unwrap_or_default(), name);
+                if let Some(of) = resource_of(&space, &resource) {
+                    let (key, uid) = (key_of(&resource, namespace, name), Uid::try_from(uid).ok());
                     self.ready.push_back(SourceEvent::Deleted { of, key, uid });
                 }
             }
             FeedEvent::Listed { space, resource } => {
                 if let Some(of) = resource_of(&space, &resource) {
-                    self.known.insert(of.clone());
-                    if let Some(missing) = &mut self.missing {
-                        missing.remove(&of);
-                    }
+                    self.is_there(of.clone());
                     self.ready.push_back(SourceEvent::Listed(of));
+                }
+            }
+            // It is there, and what is not in it nobody knows: it goes on being read.
+            FeedEvent::Unlisted { space, resource } => {
+                if let Some(of) = resource_of(&space, &resource) {
+                    self.is_there(of);
                 }
             }
             FeedEvent::ResourceRemoved { space, resource } => {
@@ -82,6 +81,13 @@ impl EmbeddedSource {
                 }
             }
         }
+    }
+
+    fn is_there(&mut self, of: SpaceResource) {
+        if let Some(missing) = &mut self.missing {
+            missing.remove(&of);
+        }
+        self.known.insert(of);
     }
 }
 
@@ -99,18 +105,13 @@ impl SpaceSource for EmbeddedSource {
 
 /// None for a space that the hub could not name; the server makes no such spaces.
 fn resource_of(space: &str, resource: &ResourceKind) -> Option<SpaceResource> {
-    in_space(space, GroupResource::new(resource.group.as_str(), resource.plural.as_str()))
-}
-
-fn in_space(space: &str, resource: GroupResource) -> Option<SpaceResource> {
+    let resource = GroupResource::new(resource.group.as_str(), resource.plural.as_str());
     Some(SpaceResource { space: space.parse().ok()?, resource })
 }
 
-/// What an object of this name defines, if it is of a kind that defines any.
-fn defined_by(resource: &ResourceKind, name: &str) -> Option<GroupResource> {
-    let (plural, group) = name.split_once('.')?;
-    let is_definition = resource.group == "apiextensions.k8s.io" && resource.kind == "CustomResourceDefinition";
-    is_definition.then(|| GroupResource::new(group, plural))
+fn key_of(resource: &ResourceKind, namespace: Option<String>, name: String) -> ObjectKey {
+    let kind = GroupKind::new(resource.group.as_str(), resource.kind.as_str());
+    ObjectKey::new(kind, namespace.unwrap_or_default(), name)
 }
 
 #[cfg(test)]

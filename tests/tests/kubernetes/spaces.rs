@@ -55,6 +55,7 @@ async fn advance(source: &mut ClusterSource, index: &mut Index) -> Result<Source
                 index.apply(&of.space, &of.resource, read);
             }
         }
+        SourceEvent::Unreadable { .. } => {}
         SourceEvent::Deleted { of, key, .. } => index.delete(&of.space, &of.resource, &key),
         SourceEvent::Listed(of) | SourceEvent::Gone(of) => index.listed(Part::Objects(&of.space, &of.resource)),
         SourceEvent::Lost { of, .. } => index.reset(Part::Objects(&of.space, &of.resource)),

@@ -108,10 +108,9 @@ impl Definition {
         })
     }
 
-    /// The name of a definition and the resource it makes, if its names are accepted.
-    pub(crate) fn kind_of(crd: &Value) -> (String, Option<ResourceKind>) {
-        let accepted = condition_is(crd, "Established", "True");
-        (text(crd, "/metadata/name").to_owned(), accepted.then(|| resource_of(crd)))
+    /// The resource that a definition makes, if its names are accepted.
+    pub(crate) fn kind_of(crd: &Value) -> Option<ResourceKind> {
+        condition_is(crd, "Established", "True").then(|| resource_of(crd))
     }
 
     pub(crate) fn name(&self) -> &str {

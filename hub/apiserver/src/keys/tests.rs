@@ -14,6 +14,19 @@ fn keys_read_back_as_written() {
 }
 
 #[test]
+fn a_key_of_which_only_the_beginning_can_be_read_has_its_resource() {
+    for key in [
+        &b"/registry/a/core/configmaps/n/\xff"[..],
+        b"/registry/a/core/configmaps/\xff",
+        b"/registry/a/core/configmaps",
+    ] {
+        assert_eq!((Key::parse(key), resource_of(key)), (None, Some(("", "configmaps"))));
+    }
+    assert_eq!(resource_of(b"/registry/a/\xff/configmaps/n/a"), None);
+    assert_eq!(resource_of(b"/ledger/1/a/b"), None);
+}
+
+#[test]
 fn a_range_holds_its_own_and_nothing_of_a_longer_name() {
     let range = space("a");
     let holds = |key: &Bytes| range.start <= *key && *key < range.end;

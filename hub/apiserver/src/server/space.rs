@@ -154,7 +154,7 @@ impl Inner {
     /// Compiles a definition, or finds it compiled: a thousand spaces of one class share their definitions.
     fn compile(&self, crd: &Value) -> Result<Arc<Definition>, String> {
         let mut key = digest::Context::new(&digest::SHA256);
-        let state = [object::is_terminating(crd), Definition::kind_of(crd).1.is_some()];
+        let state = [object::is_terminating(crd), Definition::kind_of(crd).is_some()];
         for part in [&crd["metadata"]["name"], &crd["spec"], &json!(state)] {
             key.update(part.to_string().as_bytes());
         }

@@ -1,11 +1,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use serde_json::json;
 use tideline_apiserver::{FeedEvent, SpaceConfig};
-use tideline_store::{Revision, Store};
+use tideline_store::{Commit, Op, Revision, Store};
 
 use super::custom::widgets;
 use super::harness::*;
@@ -30,13 +31,19 @@ fn short(event: &FeedEvent) -> Option<String> {
         FeedEvent::Object { space, resource, value, .. } => {
             Some(format!("{space} {} {}", resource.plural, value["metadata"]["name"].as_str().expect("name")))
         }
-        FeedEvent::Unreadable { space, resource, name } => Some(format!("{space} ?{} {name}", resource.plural)),
+        FeedEvent::Unreadable { space, resource, namespace, name, why: _ } => {
+            let namespace = namespace.as_deref().unwrap_or("-");
+            Some(format!("{space} ?{} {namespace}/{name}", resource.plural))
+        }
+        FeedEvent::Unlisted { resource, .. } => Some(format!("not listed {}", resource.plural)),
         FeedEvent::Deleted { space, resource, name, .. } => Some(format!("{space} -{} {name}", resource.plural)),
         FeedEvent::Round => Some("round".to_owned()),
         FeedEvent::SpaceAdded { space } => Some(format!("+{space}")),
         FeedEvent::SpaceRemoved { space } => Some(format!("-{space}")),
         FeedEvent::ResourceRemoved { space, resource } => Some(format!("{space} gone {}", resource.plural)),
-        FeedEvent::Listed { resource, .. } if resource.group == "example.com" => Some("listed widgets".to_owned()),
+        FeedEvent::Listed { resource, .. } if resource.group == "example.com" => {
+            Some(format!("listed {}", resource.plural))
+        }
         FeedEvent::Listed { .. } | FeedEvent::Progress(_) => None,
     }
 }
@@ -137,34 +144,87 @@ async fn a_feed_resumes_after_a_progress() {
     assert_eq!(Arc::strong_count(&api.server), 1);
 }
 
-#[tokio::test]
-async fn a_resource_with_an_unreadable_object_is_not_listed() {
+/// The widgets `a` and `b`, and gadgets, which are of another definition.
+async fn with_widgets() -> Api {
     let api = Api::start().await;
-    let widget =
-        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1}});
-    api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widgets()).await.ok();
+    let gadgets =
+        widgets().to_string().replace("widget", "gadget").replace("Widget", "Gadget").replace("\"wd\"", "\"gd\"");
+    for crd in [widgets(), serde_json::from_str(&gadgets).expect("a definition")] {
+        api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &crd).await.ok();
+    }
     for name in ["a", "b"] {
-        api.post(MAPS, &config_map(name)).await.ok();
-        let mut widget = widget.clone();
-        widget["metadata"]["name"] = name.into();
+        let widget =
+            json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"size": 1}});
         api.post("/apis/example.com/v1/namespaces/default/widgets", &widget).await.ok();
     }
+    api
+}
+
+#[tokio::test]
+async fn what_cannot_be_read_is_told_by_its_key_and_its_resource_is_listed() {
+    let api = with_widgets().await;
     let mut live = api.server.feed(None);
     round(&mut live).await;
-    api.make_unreadable("/configmaps/default/a").await;
-    assert_eq!(until(&mut live, "test ?configmaps a").await, ["test ?configmaps a"]);
+    let stored = api.overwrite("/widgets/default/a", "[]".into()).await;
+    assert_eq!(until(&mut live, "test ?widgets default/a").await, ["test ?widgets default/a"]);
 
-    let (events, _) = round(&mut api.server.feed(None)).await;
-    let seen: Vec<_> = events.iter().filter_map(short).filter(|text| text.contains("configmaps")).collect();
-    assert_eq!(seen, ["test ?configmaps a", "test configmaps b"]);
-    let listed = |plural: &str| {
-        let of = |event: &&FeedEvent| matches!(event, FeedEvent::Listed { resource, .. } if resource.plural == plural);
-        events.iter().filter(of).count()
+    let widgets_of = |events: &[FeedEvent]| -> Vec<String> {
+        events.iter().filter_map(short).filter(|text| text.contains("widgets") && !text.contains("custom")).collect()
     };
-    assert_eq!([listed("configmaps"), listed("secrets"), listed("widgets")], [0, 1, 1]);
-
-    api.make_unreadable("/widgets.example.com").await;
     let (events, _) = round(&mut api.server.feed(None)).await;
-    let seen: Vec<_> = events.iter().filter_map(short).filter(|text| text.contains("widgets")).collect();
-    assert_eq!(seen, ["test ?customresourcedefinitions widgets.example.com"]);
+    assert_eq!(widgets_of(&events), ["test ?widgets default/a", "test widgets b", "listed widgets"]);
+
+    // Whatever is written in it, an object is what its key says.
+    let mut strange: serde_json::Value = serde_json::from_slice(&stored).expect("what was stored");
+    strange["kind"] = json!(7);
+    strange["metadata"]["name"] = "b".into();
+    strange["metadata"]["namespace"] = json!(null);
+    api.overwrite("/widgets/default/a", strange.to_string().into()).await;
+    let (events, _) = round(&mut api.server.feed(None)).await;
+    assert_eq!(widgets_of(&events), ["test widgets a", "test widgets b", "listed widgets"]);
+    let object = events.iter().find_map(|event| match event {
+        FeedEvent::Object { resource, value, .. } if resource.plural == "widgets" => Some(value),
+        _ => None,
+    });
+    let object = object.expect("it is there");
+    assert_eq!((&object["kind"], &object["metadata"]["namespace"]), (&json!("Widget"), &json!("default")));
+
+    let key = b"/registry/test/example.com/widgets/default/\xff";
+    let ops = vec![Op::Put(Bytes::from_static(key), stored)];
+    api.store.commit(Commit { compare: Vec::new(), ops }).await.expect("committed");
+    let (events, _) = round(&mut api.server.feed(None)).await;
+    assert_eq!(widgets_of(&events), ["test widgets a", "test widgets b", "not listed widgets"]);
+    assert!(events.iter().filter_map(short).any(|text| text == "listed gadgets"), "the others are");
+}
+
+#[tokio::test]
+async fn a_definition_that_is_repaired_has_its_objects_before_they_are_listed() {
+    let api = with_widgets().await;
+    let unaccepted = |stored: &[u8]| String::from_utf8_lossy(stored).replace("Established", "Otherwise");
+    let stored = api.overwrite("/widgets.example.com", "42".into()).await;
+    for damaged in ["42".to_owned(), unaccepted(&stored)] {
+        api.overwrite("/widgets.example.com", damaged.into()).await;
+        let mut feed = api.server.feed(None);
+        let (events, _) = round(&mut feed).await;
+        let seen: Vec<_> = events.iter().filter_map(short).filter(|text| !text.contains("customresource")).collect();
+        assert!(!seen.iter().any(|text| text.contains("widgets")), "{seen:?}");
+        api.overwrite("/widgets.example.com", stored.clone()).await;
+        let seen = until(&mut feed, "listed widgets").await;
+        assert_eq!(seen[..2], ["test customresourcedefinitions widgets.example.com", "round"]);
+        assert!(["test widgets a", "test widgets b"].iter().all(|one| seen.contains(&(*one).to_owned())), "{seen:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_definition_that_cannot_be_read_makes_what_it_made_last() {
+    let api = with_widgets().await;
+    let gadgets = api.overwrite("/gadgets.example.com", "42".into()).await;
+    let mut feed = api.server.feed(None);
+    round(&mut feed).await;
+    api.make_unreadable("/widgets.example.com").await;
+    // Everything is read anew.
+    api.overwrite("/gadgets.example.com", gadgets).await;
+    until(&mut feed, "round").await;
+    let seen = until(&mut feed, "listed widgets").await;
+    assert!(["test widgets a", "test widgets b"].iter().all(|one| seen.contains(&(*one).to_owned())), "{seen:?}");
 }

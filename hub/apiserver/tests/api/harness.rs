@@ -110,11 +110,17 @@ impl Api {
 
     /// Puts into the store what no request can: an object that is too deep to be read, by the end of its key.
     pub(crate) async fn make_unreadable(&self, key: &str) {
+        self.overwrite(key, nested(200).into()).await;
+    }
+
+    /// Stores this at the key that ends so, past all requests. Returns what was there.
+    pub(crate) async fn overwrite(&self, key: &str, value: Bytes) -> Bytes {
         let everything = KeyRange { start: Bytes::new(), end: Bytes::from_static(&[0xff]) };
         let page = self.store.range(everything, None, 1_000).await.expect("a page");
         let item = page.items.iter().find(|item| item.key.ends_with(key.as_bytes())).expect("the object");
-        let ops = vec![Op::Put(item.key.clone(), Bytes::from(nested(200)))];
+        let ops = vec![Op::Put(item.key.clone(), value)];
         self.store.commit(Commit { compare: Vec::new(), ops }).await.expect("committed");
+        item.value.clone()
     }
 
     /// Reads until the answer is as wanted.

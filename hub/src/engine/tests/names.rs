@@ -8,12 +8,12 @@ fn a_target_is_called_by_its_name_whether_or_not_an_agent_has_enrolled() {
     let named =
         |hub: &Hub| hub.engine.report_lines(space().as_str()).map(|line| line.target_name).collect::<BTreeSet<_>>();
     let before = hub.engine.version;
-    hub.engine.target_named(target(), "shop-12");
+    hub.engine.call_target(target(), "shop-12");
     assert!(hub.engine.version > before, "who reads reports reads them again");
     assert_eq!((named(&hub), hub.engine.target_name(target())), (["shop-12".to_owned()].into(), "shop-12".to_owned()));
     // After a restart also where nothing else of it can be read.
     let mut next = hub.started_again();
-    next.engine.target_named(target(), "shop-12");
+    next.engine.call_target(target(), "shop-12");
     next.engine.target_unreadable(target());
     assert_eq!(next.engine.target_name(target()), "shop-12");
 
