@@ -12,10 +12,10 @@ use futures::{StreamExt, TryFutureExt, TryStreamExt, stream};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tideline_common::{Monotonic, RevisionId, SegmentId, TargetId};
-use tideline_runtime::retry;
+use tideline_runtime::retry::{self, Failure};
 use tideline_runtime::{Backoff, exit};
 use tideline_store::{Commit, CommitOutcome, Error as StoreError, KeyRange, Op, Store};
-use tokio::time::sleep_until;
+use tokio::time::{MissedTickBehavior, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use uuid::Uuid;
@@ -39,6 +39,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// Chunks that are written at once. Beside them another write waits for a hundredth of a second: a chunk is a megabyte at most,
 /// and far less where it is full of records.
 const CHUNKS_AT_ONCE: usize = 16;
+/// How often a store is looked at that nothing of the ledger is written to.
+const FAILURE_LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Keys read at once when the ledger is loaded.
 const LOAD_PAGE: usize = 1_000;
 
@@ -92,6 +94,8 @@ pub(crate) async fn run(
     health: StoreHealth,
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
+    let mut looks = tokio::time::interval(FAILURE_LOOK_EVERY);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let mut work = shared.step(|engine, now| {
             engine.tick(now);
@@ -112,6 +116,14 @@ pub(crate) async fn run(
             () = shutdown.cancelled() => return Ok(()),
             () = shared.work() => {}
             () = async { sleep_until(timer.expect("the arm is off without a timer")).await }, if timer.is_some() => {}
+            _ = looks.tick() => {
+                // Where others write, the ledger may have nothing to.
+                if let Some(error) = store.failure()
+                    && let Failure::Permanent(error) = health.judge(error)
+                {
+                    return Err(Error::Failed(error));
+                }
+            }
         }
     }
 }

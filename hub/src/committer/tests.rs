@@ -61,6 +61,10 @@ impl Store for Failing {
         self.store.revision()
     }
 
+    fn failure(&self) -> Option<StoreError> {
+        self.errors.lock().unwrap().first().filter(|error| matches!(error, StoreError::Failed { .. })).cloned()
+    }
+
     fn get(&self, key: Bytes) -> BoxFuture<'_, Result<Option<Item>, StoreError>> {
         self.store.get(key)
     }
@@ -112,6 +116,19 @@ async fn a_store_that_failed_is_told_as_unready_and_ends_the_hub_within_half_a_m
     assert_eq!(*store.tries.lock().unwrap(), 5);
     let said: &str = &exit::chain(&Error::Failed(error));
     assert!(said.contains(PATH) && said.contains("tideline-hub restore"), "{said}");
+}
+
+/// As where the commit of somebody else met the disk.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_failed_ends_a_hub_that_has_nothing_to_write_itself() {
+    let reason = "disk I/O error".to_owned();
+    let store = Failing::with(vec![StoreError::Failed { operation: "commit to", path: PATH.to_owned(), reason }]);
+    let engine = Engine::new(Config::default(), Duration::ZERO, Fuse::new(20), Ledger::default(), BTreeMap::new());
+    let (health, shutdown) = (Health::new(), CancellationToken::new());
+    let run = run(Shared::new(engine), Arc::clone(&store) as _, StoreHealth::new(&health), shutdown);
+    let ended = tokio::time::timeout(Duration::from_secs(30), run).await.unwrap();
+    assert!(matches!(ended, Err(Error::Failed(_))), "{ended:?}");
+    assert_eq!(*store.tries.lock().unwrap(), 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -153,6 +153,9 @@ pub trait Store: Send + Sync + 'static {
     /// An `Io` or `Failed` error leaves open whether the commit happened, unless it names a fault of the commit itself.
     fn commit(&self, commit: Commit) -> BoxFuture<'_, Result<CommitOutcome, Error>>;
 
+    /// Why the store takes no commit any more before it is opened again; none while it does.
+    fn failure(&self) -> Option<Error>;
+
     /// Delivers every change of `range` committed after `after`, in order, without gaps.
     ///
     /// `after` is usable from the compaction floor on: after `floor` everything is there; after `floor - 1`

@@ -38,7 +38,7 @@ use std::fs;
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::{self, JoinHandle};
 use tokio::sync::oneshot;
 use watch::Watchers;
@@ -53,6 +53,8 @@ pub struct SqliteStore {
     path: String,
     queue: Arc<Queue>,
     watchers: Arc<Watchers>,
+    /// Set once, by the writer.
+    failure: Arc<OnceLock<Error>>,
     readers: Arc<Readers>,
     writer: Mutex<Option<JoinHandle<()>>>,
     lock: Mutex<Option<File>>,
@@ -112,12 +114,14 @@ impl SqliteStore {
     fn start(opened: file::Opened) -> Result<Arc<Self>, Error> {
         let queue = Arc::new(Queue::new());
         let watchers = Arc::new(Watchers::new(opened.position));
+        let failure = Arc::new(OnceLock::new());
         let readers = Arc::new(Readers::new(opened.path.clone(), opened.readers));
         let writer = Writer {
             connection: opened.writer,
             path: opened.path.clone(),
             queue: Arc::clone(&queue),
             watchers: Arc::clone(&watchers),
+            failure: Arc::clone(&failure),
         };
         let thread =
             thread::Builder::new().name("store-writer".to_owned()).spawn(move || writer.run()).map_err(|error| {
@@ -128,6 +132,7 @@ impl SqliteStore {
             path: opened.path,
             queue,
             watchers,
+            failure,
             readers,
             writer: Mutex::new(Some(thread)),
             lock: Mutex::new(opened.lock),
@@ -193,6 +198,10 @@ impl Drop for SqliteStore {
 impl Store for SqliteStore {
     fn revision(&self) -> Revision {
         self.watchers.revision()
+    }
+
+    fn failure(&self) -> Option<Error> {
+        self.failure.get().cloned()
     }
 
     fn get(&self, key: Bytes) -> BoxFuture<'_, Result<Option<Item>, Error>> {

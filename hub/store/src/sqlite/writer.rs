@@ -11,7 +11,7 @@ use super::rows::{self, Applied, Cursor};
 use super::watch::Watchers;
 use crate::{CommitOutcome, Error, Event, Revision};
 use rusqlite::{Connection, Transaction, TransactionBehavior};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 use tokio::sync::oneshot;
 
@@ -20,6 +20,8 @@ pub(super) struct Writer {
     pub(super) path: String,
     pub(super) queue: Arc<Queue>,
     pub(super) watchers: Arc<Watchers>,
+    /// Why nothing is written any more.
+    pub(super) failure: Arc<OnceLock<Error>>,
 }
 
 /// What the writer does when no commit waits.
@@ -53,7 +55,6 @@ impl Writer {
         let _ending = Ending(&self);
         let mut chore = Chore::None;
         let mut progress = Progress::Told { at: None };
-        let mut failed: Option<Error> = None;
         while let Some(jobs) = self.queue.take(patience(&chore, &progress)) {
             let mut commits = Vec::with_capacity(jobs.len());
             for job in jobs {
@@ -62,7 +63,7 @@ impl Writer {
                     Job::Compact(pending) => chore = self.begin_compaction(chore, pending),
                 }
             }
-            if !commits.is_empty() && self.commit(commits, &mut failed) {
+            if !commits.is_empty() && self.commit(commits) {
                 progress = progress.moved();
             }
             chore = self.do_some(chore);
@@ -79,14 +80,14 @@ impl Writer {
     }
 
     /// Commits a group and answers everyone in it. Returns whether the store moved on.
-    fn commit(&self, pending: Vec<PendingCommit>, failed: &mut Option<Error>) -> bool {
-        let result = match failed {
+    fn commit(&self, pending: Vec<PendingCommit>) -> bool {
+        let result = match self.failure.get() {
             Some(error) => Err(error.clone()),
             None => self.transact(&pending).map_err(|error| {
                 let described = file::from_sqlite("commit to", &self.path, &error);
                 if matches!(described, Error::Failed { .. }) {
                     tracing::error!(path = self.path, %error, "the store takes no more commits until it is restarted");
-                    *failed = Some(described.clone());
+                    self.failure.get_or_init(|| described.clone());
                 }
                 described
             }),
@@ -139,6 +140,10 @@ impl Writer {
 
     /// Raises the floor, from when on older reads are refused, and starts a pass for it.
     fn begin_compaction(&self, chore: Chore, pending: PendingCompaction) -> Chore {
+        if let Some(error) = self.failure.get() {
+            let _ = pending.reply.send(Err(error.clone()));
+            return chore;
+        }
         let floor = pending.before.max(self.watchers.floor());
         let raised = {
             let connection = locked(&self.connection);
@@ -163,6 +168,12 @@ impl Writer {
 
     /// One step of what there is to do besides commits.
     fn do_some(&self, chore: Chore) -> Chore {
+        if let Some(error) = self.failure.get() {
+            if let Chore::Compacting { waiting, .. } = chore {
+                reply_all(waiting, &Err(error.clone()));
+            }
+            return Chore::None;
+        }
         match chore {
             Chore::None => Chore::None,
             Chore::Compacting { floor, cursor, waiting } => match self.compact_some(&cursor, floor) {
