@@ -181,6 +181,11 @@ fn fits(ops: usize, bytes: usize) -> bool {
     ops <= CHUNK_OPS_MAX && bytes <= CHUNK_BYTES_MAX
 }
 
+/// Whether one chunk holds all of it.
+pub(super) fn is_chunk(writes: &[Write]) -> bool {
+    fits(writes.len(), size(writes))
+}
+
 fn size(writes: &[Write]) -> usize {
     writes.iter().map(Write::bytes).sum()
 }

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use tideline_common::{Digest, Epoch, ObjectKey, Revision};
 
-use super::batch::{Batch, Chunks, Write};
+use super::batch::{Batch, Chunks, Write, chunked, is_chunk};
 use super::claim::{Body, ClaimId};
 use super::{Ledger, broken, record};
 
@@ -96,8 +96,12 @@ impl Batch {
             })
         };
         let apart = |writes: Vec<Write>| writes.into_iter().map(|write| vec![write]).collect::<Vec<_>>();
-        let stages = [apart(history), apart(needed), places, apart(following), apart(deletions)];
-        Chunks::of(head(*follows), stages, head(self.revision))
+        let one_by_one = |writes| chunked(apart(writes)).into_iter().map(|chunk| vec![chunk]);
+        // What a chunk cannot hold whole is written in its order.
+        let (places, large): (Vec<_>, Vec<_>) = places.into_iter().partition(|place| is_chunk(place));
+        let stages = [apart(history), apart(needed), places].into_iter();
+        let stages = stages.chain(large.into_iter().flat_map(one_by_one)).chain(one_by_one(following));
+        Chunks::of(head(*follows), stages.chain([apart(deletions)]), head(self.revision))
     }
 
     /// What changes at each place: what is to be removed there, what happened once, and what is assigned. Of one without the

@@ -49,6 +49,13 @@ fn acceptance(shown: Vec<(SegmentId, Version)>) -> Vec<Change> {
 fn after_every_crash(kept: &Kept, change: impl Fn() -> Vec<Change>) -> impl Iterator<Item = (usize, Kept)> {
     let batch = kept.ledger.plan(fresh(), change());
     assert!(batch.chunks().len() > 2, "{} chunks", batch.chunks().len());
+    for chunk in batch.stages().filter(|stage| stage.len() > 1).flatten() {
+        let in_order = ["broken", "leaving/", "released/", "claimed/", "seen/", "void/", "heeded/"];
+        let begins = |write: &Write| {
+            in_order.iter().any(|kind| write.key.starts_with(format!("{}{kind}", super::super::KEY_PREFIX).as_bytes()))
+        };
+        assert!(!chunk.iter().any(begins), "it is written in its order");
+    }
     (0..=batch.chunks().len()).map(move |written| {
         let mut crashed = Kept { ledger: Ledger::default(), records: kept.records.clone() };
         batch.chunks()[..written].iter().for_each(|chunk| crashed.records.write(chunk));
