@@ -47,6 +47,10 @@ impl Ledger {
     }
 }
 
+/// Bytes by which the record of a claim grows while nothing new is said of its source: two bitmaps of 10,000 targets, and
+/// those of its forms where targets are forgotten.
+const CLAIM_GROWTH_BYTES: usize = 32 << 10;
+
 /// What becomes of what nothing wants any more.
 #[derive(Clone, Copy, Debug)]
 enum Leaving {
@@ -325,18 +329,24 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// Leaves as they are those claims whose records the store would not take, nor anything with them. Returns whether there
+    /// Leaves as they are those sources of which a claim's record would be more than the store takes. Returns whether there
     /// are any.
     fn leave_too_large(&mut self) -> bool {
         let is_too_large = |claim: &&Arc<Claim>| {
-            claim.bytes_at_most() > CHUNK_BYTES_MAX && record::claim(claim).bytes() > CHUNK_BYTES_MAX
+            // What is said later of who holds it, and of what is kept, has room.
+            let is_new = matches!(self.proposals.get(&claim.id), Some(Some(_)));
+            let most = if is_new { CHUNK_BYTES_MAX - CLAIM_GROWTH_BYTES } else { CHUNK_BYTES_MAX };
+            claim.bytes_at_most() > most && record::claim(claim).bytes() > most
         };
         let claims = self.claims.values().flatten().filter(is_too_large);
         let too_large: Vec<_> = claims.map(|claim| (claim.id.clone(), claim.place())).collect();
         let mut left = false;
         for (id, place) in too_large {
-            left |= self.proposals.remove(&id).is_some();
-            self.replaced.remove(&id);
+            if self.proposals.contains_key(&id) {
+                self.proposals.retain(|other, _| other.source != id.source);
+                self.replaced.retain(|other, _| other.source != id.source);
+                left = true;
+            }
             self.too_large.push((id.source, place));
         }
         left
