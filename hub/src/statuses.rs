@@ -265,7 +265,10 @@ impl Writer {
             match describe(client, &what, &status).await {
                 Ok(Outcome::Written) => self.paces.described.wrote(Instant::now(), what.clone()),
                 Ok(Outcome::Same) => {}
-                Err(error) if is_gone(&error) => continue,
+                Err(error) if is_gone(&error) => {
+                    self.retries.described.ended(&what);
+                    continue;
+                }
                 Err(error) if is_final(&error) => {
                     warn!(resource, name, error = exit::chain(&error), "a status is refused, and stays as it was");
                 }

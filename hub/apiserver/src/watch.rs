@@ -31,6 +31,8 @@ const PAGE: usize = 128;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 /// The pause is so many times what the last computation took, so that a watch of many objects takes a twentieth of a core.
 const PAUSE_FACTOR: u32 = 20;
+/// It may only have waited for others.
+const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 pub(crate) fn watch(call: &Call, place: &Place, options: ListOptions) -> Result<Reply, ApiError> {
     let shape = negotiate::shape(&call.headers)?;
@@ -286,7 +288,7 @@ struct VirtualWatch {
 
 /// How long after a computation the next may begin.
 fn pause_after(took: Duration) -> Duration {
-    took.saturating_mul(PAUSE_FACTOR).max(PAUSE_MIN)
+    took.saturating_mul(PAUSE_FACTOR).clamp(PAUSE_MIN, PAUSE_MAX)
 }
 
 fn watch_virtual(
@@ -379,6 +381,6 @@ mod tests {
     #[test]
     fn what_takes_long_to_compute_is_computed_more_rarely() {
         let pause = |milliseconds| pause_after(Duration::from_millis(milliseconds)).as_millis();
-        assert_eq!([0, 1, 5, 6, 300].map(pause), [100, 100, 100, 120, 6_000]);
+        assert_eq!([0, 1, 5, 6, 300].map(pause), [100, 100, 100, 120, 5_000]);
     }
 }
