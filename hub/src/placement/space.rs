@@ -351,6 +351,8 @@ impl Space {
             let successor = self.by_key.get(&(id.resource.clone(), leaving.assignment.key.clone()));
             match successor.and_then(|index| self.object(*index)) {
                 Some(successor) if successor.emitted.is_some() => true,
+                // Nobody knows what it would be assigned to.
+                Some(successor) if matches!(successor.state, State::Unreadable(_)) => false,
                 Some(_) => resolved && until <= now,
                 // Nothing goes by a policy that may have been changed while nobody looked.
                 None => (resolved || leaving.heard) && until <= now,

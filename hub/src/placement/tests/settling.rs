@@ -95,6 +95,23 @@ fn a_source_recreated_and_not_placed_leaves_when_the_grace_is_over() {
     assert_eq!(world.placed(), [""; 0]);
 }
 
+#[test]
+fn a_source_recreated_in_a_form_that_cannot_be_placed_takes_nothing() {
+    let mut world = World::new(1);
+    world.object("web", "app=web");
+    world.placement("p", &simple("app=web", "all=yes"));
+    world.drain();
+    world.delete("web");
+    let mut odd = config_map("web", "web-2", "app=web", "1");
+    odd["metadata"]["annotations"] = json!({"tideline.dev/wave": "ten"});
+    world.apply(&odd);
+    assert_eq!(world.drain(), 0);
+    world.wait(DELETION_GRACE * 2);
+    assert_eq!(world.placed(), ["web@0"]);
+    world.delete("web");
+    assert_eq!(world.placed(), [""; 0], "it is gone");
+}
+
 /// Made again while the hub was down: what it had is not taken before what replaces it can be said.
 #[test]
 fn after_a_restart_a_recreated_source_takes_the_place_however_long_listing_takes() {
