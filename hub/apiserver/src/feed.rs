@@ -231,7 +231,11 @@ impl Feeder {
         loop {
             let page = self.store.range(range.clone(), Some(at), PAGE).await?;
             for item in &page.items {
-                let Some(Key::Object { name, .. }) = Key::parse(&item.key) else { continue };
+                let Some(Key::Object { name, .. }) = Key::parse(&item.key) else {
+                    // It may define any of what was defined.
+                    custom.extend(former.iter().map(|(name, kind)| (name.clone(), Arc::clone(kind))));
+                    continue;
+                };
                 let kind = made_by(name, item).map(Arc::new).or_else(|| former.get(name).cloned());
                 custom.extend(kind.map(|kind| (name.to_owned(), kind)));
             }

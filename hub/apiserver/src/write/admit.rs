@@ -283,12 +283,14 @@ impl Write<'_> {
                 );
             }
             (CRD_GROUP, CRDS) => {
-                for field in ["group", "scope"] {
-                    if changed(&format!("/spec/{field}")) {
-                        must_stay(
-                            &format!("spec.{field}"),
-                            format!("Invalid value: {}: field is immutable", object["spec"][field]),
-                        );
+                // Objects are known by their kind as soon as there may be any, as kube-apiserver has it.
+                let kind = Definition::kind_of(stored).map(|_| "names/kind");
+                for field in ["group", "scope"].into_iter().chain(kind) {
+                    let path = format!("/spec/{field}");
+                    if changed(&path) {
+                        let value = object.pointer(&path).unwrap_or(&Value::Null);
+                        let name = path[1..].replace('/', ".");
+                        must_stay(&name, format!("Invalid value: {value}: field is immutable"));
                     }
                 }
             }

@@ -90,9 +90,12 @@ async fn a_changed_schema_takes_effect() {
     let changed = api.put(&one, &crd).await.ok();
     assert_eq!(changed["metadata"]["generation"], 2);
     assert_eq!(api.get(&format!("{WIDGETS}/a")).await.ok()["spec"]["shape"], "round");
-    crd = changed;
-    crd["spec"]["scope"] = "Cluster".into();
-    assert_eq!(api.put(&one, &crd).await.code, 422);
+    let crd = changed;
+    for (field, value) in [("/spec/scope", "Cluster"), ("/spec/names/kind", "Gadget")] {
+        let mut other = crd.clone();
+        *other.pointer_mut(field).expect(field) = value.into();
+        assert_eq!(api.put(&one, &other).await.code, 422, "{field}");
+    }
 }
 
 #[tokio::test]
