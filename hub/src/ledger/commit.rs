@@ -9,6 +9,7 @@ use super::broken::{self, Concerned, Heeded};
 use super::claim::{Claim, ClaimId};
 use super::happened::Happened;
 use super::log::{Left, LogEntry};
+use super::removals::put_or_remove;
 use super::slot::Difference;
 use super::tombstones::Tombstones;
 use super::{Ledger, Slot, Slots, TargetIndex};
@@ -322,21 +323,6 @@ impl Ledger {
                 target.digest = OnceLock::new();
             }
         }
-    }
-}
-
-fn put_or_remove<T>(
-    map: &mut BTreeMap<ObjectKey, BTreeMap<Uid, T>>,
-    (key, source): (ObjectKey, Uid),
-    value: Option<T>,
-) {
-    let by_source = map.entry(key.clone()).or_default();
-    match value {
-        Some(value) => by_source.insert(source, value),
-        None => by_source.remove(&source),
-    };
-    if by_source.is_empty() {
-        map.remove(&key);
     }
 }
 

@@ -42,41 +42,47 @@ impl Removals {
         named.chain(unnamed).filter_map(|(key, source)| Some((key, source, self.get(key, source)?)))
     }
 
-    pub(super) fn put(&mut self, (key, source): (ObjectKey, Uid), tombstones: Option<Tombstones>) {
-        self.unlist(&key, &source);
-        let by_source = self.places.entry(key.clone()).or_default();
-        let Some(tombstones) = tombstones else {
-            by_source.remove(&source);
-            if by_source.is_empty() {
-                self.places.remove(&key);
-            }
-            return;
-        };
-        match &tombstones.origin {
-            Some(origin) => {
-                let place = (origin.space.clone(), origin.key(&key.kind));
-                self.from.entry(place).or_default().insert((key, source.clone()));
-            }
-            None => {
-                self.unnamed.insert((key, source.clone()));
-            }
+    pub(super) fn put(&mut self, removal: (ObjectKey, Uid), tombstones: Option<Tombstones>) {
+        self.unlist(&removal);
+        if let Some(tombstones) = &tombstones {
+            match place_of(&removal.0, tombstones) {
+                Some(place) => self.from.entry(place).or_default().insert(removal.clone()),
+                None => self.unnamed.insert(removal.clone()),
+            };
         }
-        by_source.insert(source, tombstones);
+        put_or_remove(&mut self.places, removal, tombstones);
     }
 
-    fn unlist(&mut self, key: &ObjectKey, source: &Uid) {
+    fn unlist(&mut self, removal: &(ObjectKey, Uid)) {
+        let (key, source) = removal;
         let Some(former) = self.get(key, source) else { return };
-        let removal = (key.clone(), source.clone());
-        let Some(origin) = &former.origin else {
-            self.unnamed.remove(&removal);
+        let Some(place) = place_of(key, former) else {
+            self.unnamed.remove(removal);
             return;
         };
-        let place = (origin.space.clone(), origin.key(&key.kind));
         if let Some(there) = self.from.get_mut(&place) {
-            there.remove(&removal);
+            there.remove(removal);
             if there.is_empty() {
                 self.from.remove(&place);
             }
         }
+    }
+}
+
+/// Where the source was that is removed, if that is known.
+fn place_of(key: &ObjectKey, tombstones: &Tombstones) -> Option<(SpaceName, ObjectKey)> {
+    let origin = tombstones.origin.as_ref()?;
+    Some((origin.space.clone(), origin.key(&key.kind)))
+}
+
+/// Keeps no destination without a value.
+pub(super) fn put_or_remove<T>(places: &mut Places<T>, (key, source): (ObjectKey, Uid), value: Option<T>) {
+    let by_source = places.entry(key.clone()).or_default();
+    match value {
+        Some(value) => by_source.insert(source, value),
+        None => by_source.remove(&source),
+    };
+    if by_source.is_empty() {
+        places.remove(&key);
     }
 }
