@@ -42,9 +42,7 @@ impl SourceSeen {
             ours,
         })
     }
-}
 
-impl SourceSeen {
     /// Whether both are of one version, and have one name.
     pub fn is_placed_like(&self, other: &Self) -> bool {
         let Self { version, namespace, name, status: _, ours: _ } = self;
