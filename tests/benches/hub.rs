@@ -5,6 +5,8 @@
 
 #[path = "shared/apply.rs"]
 mod apply;
+#[path = "shared/connect.rs"]
+mod connect;
 #[path = "shared/gate.rs"]
 mod gate;
 #[path = "shared/objects.rs"]
@@ -12,7 +14,7 @@ mod objects;
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,7 +22,6 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use clap::Parser;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tideline_tests::{Binaries, Process, Scratch, ask_health, eventually_ok, free_port};
@@ -28,6 +29,7 @@ use tokio::sync::Mutex;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
+use crate::connect::connect;
 use crate::objects::Shape;
 
 const START: Duration = Duration::from_mins(2);
@@ -248,14 +250,6 @@ async fn join(root: &Client, name: &str, is_in: bool) -> Result<()> {
     let targets: Api<DynamicObject> = Api::all_with(root.clone(), &resource);
     targets.patch(name, &PatchParams::apply("bench").force(), &Patch::Apply(&target)).await?;
     Ok(())
-}
-
-async fn connect(admin: &Path, space: &str) -> Result<Client> {
-    let options = KubeConfigOptions { context: Some(space.to_owned()), ..KubeConfigOptions::default() };
-    let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(admin)?, &options).await?;
-    let client = Client::try_from(config)?;
-    client.apiserver_version().await?;
-    Ok(client)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "sizes of a bench are far below 2^52")]

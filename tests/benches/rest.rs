@@ -5,6 +5,8 @@
 
 #[path = "shared/apply.rs"]
 mod apply;
+#[path = "shared/connect.rs"]
+mod connect;
 #[path = "shared/gate.rs"]
 mod gate;
 #[path = "shared/light.rs"]
@@ -95,7 +97,7 @@ async fn measure(objects: usize, arguments: &Arguments) -> Result<()> {
     let light = light::LightAgents::start(&site.admin(), agents.saturating_sub(1), &BTreeMap::new()).await?;
     site.admit_agent().await?;
     site.start_agent(&[])?;
-    light::connected(&site::connect(&site.admin(), "root").await?, *agents).await?;
+    light::connected(&connect::connect(&site.admin(), "root").await?, *agents).await?;
     let synced = site.sync().await?;
 
     sleep(Duration::from_secs(*settle)).await;

@@ -5,6 +5,8 @@
 
 #[path = "shared/apply.rs"]
 mod apply;
+#[path = "shared/connect.rs"]
+mod connect;
 #[path = "shared/gate.rs"]
 mod gate;
 #[path = "shared/objects.rs"]

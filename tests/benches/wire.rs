@@ -7,12 +7,13 @@
 
 #[path = "shared/apply.rs"]
 mod apply;
+#[path = "shared/connect.rs"]
+mod connect;
 #[path = "shared/gate.rs"]
 mod gate;
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::Path;
 use std::process::{Command, ExitCode};
 use std::time::Duration;
 
@@ -21,13 +22,14 @@ use clap::Parser;
 use futures::{StreamExt, TryStreamExt, stream};
 use k8s_openapi::api::autoscaling::v2::HorizontalPodAutoscaler;
 use kube::api::{ListParams, Patch, PatchParams};
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tideline_hub::token::{self, TokenRequest};
 use tideline_tests::kubernetes::{Assets, Cluster, ClusterOptions};
 use tideline_tests::{Binaries, Process, Relay, Scratch, eventually_ok, free_port};
 use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use crate::connect::connect;
 
 const START: Duration = Duration::from_mins(1);
 const PLACED_MAX: Duration = Duration::from_mins(2);
@@ -82,7 +84,7 @@ async fn measure(of_status: &str, arguments: &Arguments) -> Result<f64> {
     command.args(["--listen", &listen.to_string(), "--health-listen", "127.0.0.1:0"]);
     let _hub = Process::spawn("tideline-hub", &mut command, &directory.join("hub.log"))?;
     let admin = directory.join("hub/admin.kubeconfig");
-    let space = eventually_ok(START, "the hub to serve", async || connect(&admin).await).await?;
+    let space = eventually_ok(START, "the hub to serve", async || connect(&admin, "default").await).await?;
     fill(&space, of_status, arguments.autoscalers).await?;
 
     let relay = Relay::start(listen).await?;
@@ -154,13 +156,6 @@ fn status(index: usize, round: usize) -> Value {
 
 fn name(index: usize) -> String {
     format!("web-{index:03}")
-}
-
-async fn connect(admin: &Path) -> Result<Client> {
-    let options = KubeConfigOptions { context: Some("default".to_owned()), ..KubeConfigOptions::default() };
-    let client = Client::try_from(Config::from_custom_kubeconfig(Kubeconfig::read_from(admin)?, &options).await?)?;
-    client.apiserver_version().await?;
-    Ok(client)
 }
 
 /// Puts the autoscalers into the space, and places them.

@@ -4,17 +4,17 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 use kube::Client;
-use kube::config::{Config, KubeConfigOptions, Kubeconfig};
 use tideline_hub::token::{self, TokenRequest};
 use tideline_tests::kubernetes::{Assets, Audit, Cluster, ClusterOptions, Request, acting_as};
 use tideline_tests::{Binaries, Process, Scratch, eventually_ok, free_port};
 
+use crate::connect::connect;
 use crate::objects::{self, Shape};
 use crate::seen;
 
@@ -132,15 +132,6 @@ impl Site {
 /// The label of the real target.
 fn labels() -> BTreeMap<String, String> {
     BTreeMap::from([("bench".to_owned(), "real".to_owned())])
-}
-
-/// A client of a space, by the hub's admin.kubeconfig.
-pub(crate) async fn connect(admin: &Path, space: &str) -> Result<Client> {
-    let options = KubeConfigOptions { context: Some(space.to_owned()), ..KubeConfigOptions::default() };
-    let config = Config::from_custom_kubeconfig(Kubeconfig::read_from(admin)?, &options).await?;
-    let client = Client::try_from(config)?;
-    client.apiserver_version().await?;
-    Ok(client)
 }
 
 /// Starts the hub of a site, again at the address where it was, by which its agent knows it.
