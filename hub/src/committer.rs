@@ -97,18 +97,20 @@ pub(crate) async fn run(
     let mut looks = tokio::time::interval(FAILURE_LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let mut work = shared.step(|engine, now| {
+        let (gathered, now) = shared.step(|engine, now| {
             engine.tick(now);
-            engine.work(fresh(now))
+            (engine.gather(now), now)
         });
+        let work = apart(move || gathered.plan(fresh(now))).await;
         if !work.is_empty() {
             match persist(store.as_ref(), &work, &health, &shutdown).await {
                 Ok(()) => {}
                 Err(retry::Error::Cancelled) => return Ok(()),
                 Err(retry::Error::Permanent(error)) => return Err(Error::Failed(error)),
             }
-            work.forget_records();
+            let (former, work) = apart(move || (work.former(), work.written())).await;
             shared.step(|engine, now| engine.committed(now, work));
+            apart(move || drop(former)).await;
             continue;
         }
         let timer = shared.read(Engine::timer).map(|at| shared.instant(at));
@@ -125,6 +127,14 @@ pub(crate) async fn run(
                 }
             }
         }
+    }
+}
+
+/// Does what may take seconds where no other task waits for it.
+async fn apart<T: Send + 'static>(does: impl FnOnce() -> T + Send + 'static) -> T {
+    match tokio::task::spawn_blocking(does).await {
+        Ok(done) => done,
+        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
     }
 }
 

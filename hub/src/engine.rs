@@ -6,8 +6,9 @@
 //!                                      └─▶ summary ──▶ statuses to write
 //! ```
 //!
-//! One lock, held for a step and never across I/O. What must be written leaves as [`Work`], and comes back as
-//! [`Engine::committed`]; nothing is told to anybody before it was persisted.
+//! One lock, held for a step and never across I/O. What must be written leaves as [`Gathered`], is planned and written as
+//! [`Work`] on a copy of the ledger that shares all with the one in force, and comes back as [`Engine::committed`], which puts
+//! the next ledger in place of it. Nobody waits for a plan, and nothing is told to anybody before it was persisted.
 
 mod adoption;
 mod approved;
@@ -20,8 +21,10 @@ mod remembered;
 mod sources;
 mod targets;
 mod unassigned;
+mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::health::truncate;
@@ -37,7 +40,7 @@ use tracing::{info, warn};
 use self::bounds::Bounds;
 use crate::approvals::Approvals;
 use crate::fuse::Fuse;
-use crate::ledger::{Accepted, Batch, Fresh, HistoryChange, Ledger};
+use crate::ledger::{Accepted, HistoryChange, Ledger};
 use crate::limits::FACT_BYTES_MAX;
 use crate::link::LedgerView;
 use crate::link::core::{self as link, HolderRecord, RequestId};
@@ -52,37 +55,10 @@ pub use remembered::{Deletion, REVOKED_MAX, RememberedTarget};
 pub use sources::{SourceSeen, Sources, status_digest};
 pub use targets::{Contact, TargetOutline, TargetRecord, Targets};
 pub use unassigned::{KeptCounts, KeptSource};
+pub use work::{Gathered, HolderWrite, Work};
 
 /// An answer to a request on the link.
 pub type Answer = Result<Reply, Refusal>;
-
-/// What must be persisted before anything of it is told.
-#[derive(Debug, Default)]
-pub struct Work {
-    pub batch: Option<Batch>,
-    /// Who holds targets, where that changed.
-    pub holders: Vec<HolderWrite>,
-    /// What is remembered of targets, where that changed.
-    pub remembered: BTreeMap<TargetId, RememberedTarget>,
-    /// What acknowledges the batch's confirmed removals: the agent forgets them then.
-    acknowledgements: Vec<(RequestId, Answer)>,
-    /// Whose facts another target has once the batch is persisted.
-    came: BTreeSet<(TargetId, TargetId)>,
-}
-
-impl Work {
-    /// Lets go of the records, which are written.
-    pub fn forget_records(&mut self) {
-        self.batch.iter_mut().for_each(Batch::forget_records);
-    }
-
-    /// Whether [`Engine::committed`] has anything to do with it.
-    pub fn is_empty(&self) -> bool {
-        let Self { batch, holders, remembered, acknowledgements, came } = self;
-        let silent = acknowledgements.is_empty() && came.is_empty();
-        batch.is_none() && holders.is_empty() && remembered.is_empty() && silent
-    }
-}
 
 /// Statuses that may differ from what they should be.
 #[derive(Debug, Default)]
@@ -95,20 +71,13 @@ pub struct Dirty {
     pub described: bool,
 }
 
-/// Who holds a target, to be persisted.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HolderWrite {
-    pub target: TargetId,
-    /// A later one of the same target has a higher number.
-    pub version: u64,
-    pub record: Box<HolderRecord>,
-}
-
 /// Everything the hub knows, in memory.
 #[derive(Debug)]
 pub struct Engine {
     pub(crate) index: Index,
-    pub(crate) ledger: Ledger,
+    pub(crate) ledger: Arc<Ledger>,
+    /// What agents were handed and showed since a batch was begun: the ledger that follows does not know of it.
+    meanwhile: Option<BTreeMap<TargetId, work::Told>>,
     approvals: Approvals,
     /// What a person accepted of other histories, until approvals and inventory were read.
     accepted: Vec<(Uid, Accepted)>,
@@ -151,9 +120,10 @@ impl Engine {
         config: link::Config,
         settle: Duration,
         fuse: Fuse,
-        ledger: Ledger,
+        ledger: impl Into<Arc<Ledger>>,
         holders: BTreeMap<TargetId, HolderRecord>,
     ) -> Self {
+        let ledger = ledger.into();
         let mut index = Index::new(settle);
         index.restore(ledger.assignments());
         for (placement, chosen) in ledger.choices() {
@@ -162,6 +132,7 @@ impl Engine {
         Self {
             index,
             ledger,
+            meanwhile: None,
             approvals: Approvals::default(),
             accepted: Vec::new(),
             acceptances: BTreeSet::new(),
@@ -194,97 +165,6 @@ impl Engine {
         self.memory = Memory::new(remembered);
     }
 
-    /// Whether there is something to persist, besides what placement may say.
-    pub fn has_work(&self) -> bool {
-        !self.changes.is_empty()
-            || !self.holders.is_empty()
-            || !self.memory.is_saved()
-            || !self.acknowledgements.is_empty()
-            || !self.came.is_empty()
-    }
-
-    /// Takes what is to be persisted. Only one may be under way.
-    pub fn work(&mut self, fresh: Fresh) -> Work {
-        let now = fresh.now;
-        self.changes.extend(self.index.drain(now));
-        self.dirty.described |= std::mem::take(&mut self.told);
-        let batch = (!self.changes.is_empty()).then(|| self.plan(fresh));
-        self.confirming = (false, self.confirming.0);
-        Work {
-            batch: batch.filter(|batch| !batch.is_empty()),
-            holders: std::mem::take(&mut self.holders),
-            remembered: self.memory.take_unsaved(),
-            acknowledgements: std::mem::take(&mut self.acknowledgements),
-            came: std::mem::take(&mut self.came),
-        }
-    }
-
-    /// What is to go soon counts too, so that of a namespace that goes object by object none goes before all are held.
-    fn plan(&mut self, fresh: Fresh) -> Batch {
-        let now = fresh.now;
-        let allowance = self.fuse.allowance(now, self.ledger.assigned()).saturating_sub(self.index.leaving());
-        let mut changes = std::mem::take(&mut self.changes);
-        changes.extend(self.retired().map(|(target, how)| Change::Retire(target, how)));
-        let batch = self.ledger.plan_within(fresh, changes, allowance);
-        self.fuse.count(now, batch.unassigned() + batch.kept());
-        for (source, place) in batch.too_large() {
-            warn!(
-                space = %source.space,
-                object = %place,
-                "too many different or too long policies for one object; its assignments stay as they are until its Placements \
-                 ask for less"
-            );
-        }
-        if batch.kept() > 0 {
-            let (assignments, of) = (batch.kept(), self.ledger.assigned());
-            warn!(assignments, of, "one change unassigns too much to go without asking: it waits for an approval");
-        }
-        batch
-    }
-
-    /// Targets that go out of service: that everything leaves them was said by whoever took them out.
-    fn retired(&self) -> impl Iterator<Item = (TargetId, Decommission)> {
-        self.targets.leaving().iter().map(|(target, how)| (*target, *how))
-    }
-
-    /// What was taken is persisted: makes it visible, and answers who waits for it.
-    pub fn committed(&mut self, now: Monotonic, work: Work) {
-        self.confirming.1 = false;
-        for (id, answer) in work.acknowledgements {
-            self.respond(id, answer);
-        }
-        if let Some(batch) = work.batch {
-            match self.ledger.commit(batch) {
-                Ok(committed) => {
-                    let affected = committed.affected.iter().filter_map(|index| self.ledger.target_at(index));
-                    let affected: Vec<_> = affected.collect();
-                    self.dirty.targets.extend(affected.iter().copied());
-                    self.dirty.sources.extend(committed.sources);
-                    // What is kept may be more or less by now.
-                    self.dirty.described = true;
-                    self.version += 1;
-                    for (target, _) in committed.registered {
-                        self.place_target(target);
-                    }
-                    self.ask_again(now, &affected);
-                    self.assigned_since(&affected);
-                    if let Some(concerned) = committed.history {
-                        self.history_changed(now, &concerned);
-                    }
-                    if !committed.voided.is_empty() {
-                        self.void_approvals(now, &committed.voided);
-                    }
-                    self.step(now, link::Event::Committed(affected));
-                }
-                Err(stale) => unreachable!("there is one committer: {stale}"),
-            }
-        }
-        self.inherited(work.came);
-        for HolderWrite { target, version, record: _ } in work.holders {
-            self.step(now, link::Event::HolderStored { target, version });
-        }
-    }
-
     /// Begins a request of a target; the answer comes when it is there. Dropping the receiver abandons it.
     pub fn request(
         &mut self,
@@ -297,7 +177,7 @@ impl Engine {
         let (sender, receiver) = oneshot::channel();
         self.waiting.insert(id, sender);
         if let Some(shown) = request.shown(target) {
-            self.ledger.confirmed(target, shown);
+            self.shown(target, shown);
         }
         let handover = match &request {
             link::Request::Session(request, _) => {
@@ -403,7 +283,7 @@ impl Engine {
             }
             link::Effect::Respond { id, answer } => {
                 if let Ok(link::Answer::Desired(DesiredAnswer::Page(page))) = &answer {
-                    self.ledger.handed(page.attestation.target);
+                    self.handed(page.attestation.target, page.attestation.version.revision);
                 }
                 self.respond(id, answer.map(Reply::Core));
             }

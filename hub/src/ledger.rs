@@ -49,6 +49,7 @@ mod history;
 mod log;
 mod missing_capabilities;
 mod page;
+mod pages;
 mod plan;
 mod record;
 mod removals;
@@ -57,7 +58,8 @@ mod slot;
 mod tombstones;
 mod written;
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
@@ -85,13 +87,15 @@ use happened::Happened;
 use history::History;
 use log::Log;
 use missing_capabilities::MissingCapabilities;
-use removals::Removals;
+use pages::Pages;
+use removals::{Known, Removals};
 use tombstones::Tombstones;
 
 /// A target's dense number, as bitmaps hold it. Never given to another.
 pub type TargetIndex = u32;
 
-/// The state of everything that is assigned, and of every removal that is not confirmed.
+/// The state of everything that is assigned, and of every removal that is not confirmed. A copy shares with this all that
+/// neither has changed since: whoever plans or reads has one, and nobody waits for anybody.
 #[derive(Clone, Debug, Default)]
 pub struct Ledger {
     /// Batches committed since it was made or loaded; a batch names the one it follows.
@@ -100,24 +104,24 @@ pub struct Ledger {
     /// Counts sources as they are admitted: who came first.
     admissions: u64,
     next_target: TargetIndex,
-    target_ids: BTreeMap<TargetId, TargetIndex>,
-    targets: BTreeMap<TargetIndex, TargetState>,
+    target_ids: Pages<TargetId, TargetIndex>,
+    targets: Pages<TargetIndex, Arc<TargetState>>,
     /// The indexes in `targets`.
     registered: RoaringBitmap,
-    claims: BTreeMap<ClaimId, Arc<Claim>>,
+    claims: Pages<ClaimId, Arc<Claim>>,
     /// The claims of those that are called otherwise at targets, by the place of their source in its space.
-    mapped: BTreeMap<(SpaceName, ObjectKey), BTreeSet<ClaimId>>,
+    mapped: Pages<(SpaceName, ObjectKey), BTreeSet<ClaimId>>,
     /// Claims of which targets keep something that nothing wants any more.
-    kept: BTreeSet<ClaimId>,
+    kept: Pages<ClaimId, ()>,
     /// Sources by destination and target, less implied namespaces.
     assigned: u64,
     slots: Slots,
     /// Variants that use each stored body.
-    bodies: HashMap<tideline_common::Digest, BodyUse>,
+    bodies: Pages<tideline_common::Digest, BodyUse>,
     tombstones: Removals,
-    happened: BTreeMap<ObjectKey, BTreeMap<Uid, Happened>>,
+    happened: Known<Happened>,
     /// What happened of sources that are not assigned any more, by when they left.
-    departed: BTreeSet<(Revision, ObjectKey, Uid)>,
+    departed: Pages<(Revision, ObjectKey, Uid), ()>,
     choices: BTreeMap<PlacementId, RoaringBitmap>,
     missing_capabilities: MissingCapabilities,
     retention: Retention,
@@ -141,8 +145,8 @@ struct BodyUse {
 /// Destination keys with their claims, under dense numbers.
 #[derive(Clone, Debug, Default)]
 struct Slots {
-    by_key: HashMap<ObjectKey, u32>,
-    slots: Vec<Slot>,
+    by_key: Pages<ObjectKey, u32>,
+    slots: Pages<u32, Slot>,
     free: Vec<u32>,
     /// Where something needs what agents may not understand.
     needing: BTreeMap<Capability, RoaringBitmap>,
@@ -157,11 +161,11 @@ struct Slot {
 
 impl Slots {
     fn claims(&self, key: &ObjectKey) -> &[Arc<Claim>] {
-        self.by_key.get(key).map_or(&[], |&index| &self.slots[index as usize].claims)
+        self.by_key.get(key).map_or(&[], |index| &self.slots[index].claims)
     }
 
     fn get(&self, index: u32) -> &Slot {
-        &self.slots[index as usize]
+        &self.slots[&index]
     }
 
     /// Where something needs any of these.
@@ -305,10 +309,10 @@ impl Ledger {
         self.history.lineage(self.revision, shown)
     }
 
-    /// A target is handed its present set. Written with the next segment.
-    pub fn handed(&mut self, target: TargetId) {
+    /// A target is handed its set of a revision. Written with the next segment.
+    pub fn handed(&mut self, target: TargetId, revision: Revision) {
         if let Some(index) = self.index_of(target) {
-            self.history.handed(index, self.targets[&index].revision);
+            self.history.handed(index, revision);
         }
     }
 
@@ -321,8 +325,8 @@ impl Ledger {
         let revision = shown.version.revision;
         self.history.confirmed(index, revision);
         // A run on a copy of this store, which began later, may have given the present set under a later revision.
-        if let Some(target) = self.targets.get_mut(&index) {
-            target.revision = target.revision.max(revision);
+        if let Some(target) = self.targets.get_mut(&index).filter(|target| target.revision < revision) {
+            Arc::make_mut(target).revision = revision;
         }
     }
 
@@ -354,7 +358,7 @@ impl Ledger {
     }
 
     fn claims_of<'a>(&'a self, id: &SourceId) -> impl Iterator<Item = &'a Claim> + use<'a> {
-        let (claims, id) = (self.claims.range(first_of(id)..), id.clone());
+        let (claims, id) = (self.claims.range_from(Bound::Included(&first_of(id))), id.clone());
         claims.take_while(move |(claim, _)| claim.source == id).map(|(_, claim)| &**claim)
     }
 
@@ -379,7 +383,7 @@ impl Ledger {
 
     /// Sources of which targets keep something that nothing wants there any more, once for each destination.
     pub fn kept(&self) -> impl Iterator<Item = SourceView<'_>> {
-        self.kept.iter().map(|id| SourceView { claim: &self.claims[id] })
+        self.kept.keys().map(|id| SourceView { claim: &self.claims[id] })
     }
 
     /// How often any source is assigned to any target, less implied namespaces.
@@ -409,7 +413,7 @@ impl Ledger {
 
     /// The same of one space.
     pub fn sources_of<'a>(&'a self, space: &SpaceName) -> impl Iterator<Item = SourceView<'a>> + use<'a> {
-        let (claims, space) = (self.claims.range(before(space, GroupResource::new("", ""))..), space.clone());
+        let (claims, space) = (self.claims.range_from(Bound::Included(&before(space, GroupResource::new("", "")))), space.clone());
         claims.take_while(move |(id, _)| id.source.space == space).map(|(_, claim)| SourceView { claim })
     }
 
@@ -417,14 +421,14 @@ impl Ledger {
     pub fn kinds_of(&self, space: &SpaceName) -> BTreeSet<&GroupKind> {
         let mut kinds = BTreeSet::new();
         let mut next = before(space, GroupResource::new("", ""));
-        while let Some((id, claim)) = self.claims.range(next..).next().filter(|(id, _)| id.source.space == *space) {
+        while let Some((id, claim)) = self.claims.range_from(Bound::Included(&next)).next().filter(|(id, _)| id.source.space == *space) {
             kinds.insert(&claim.key.kind);
             // Nothing sorts between a name and the same with a zero behind it.
             let GroupResource { group, resource } = &id.source.resource;
             next = before(space, GroupResource::new(group.clone(), format!("{resource}\0")));
         }
         let mut next = ObjectKey::new(GroupKind::new("", ""), "", "");
-        while let Some((key, _)) = self.tombstones.places().range(next..).next() {
+        while let Some((key, _)) = self.tombstones.places().range_from(Bound::Included(&next)).next() {
             kinds.insert(&key.kind);
             let behind = format!("{}\0", key.kind.kind);
             next = ObjectKey::new(GroupKind::new(key.kind.group.clone(), behind), "", "");

@@ -136,7 +136,7 @@ impl Run {
         self.shared.read(|engine| {
             let mut names = engine.ledger.targets().map(|(target, _)| engine.target_name(target));
             assert!(names.all(|name| ["t", "other"].contains(&&*name)), "by name, though no agent has enrolled");
-            engine.ledger.clone()
+            (*engine.ledger).clone()
         })
     }
 

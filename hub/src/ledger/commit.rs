@@ -96,6 +96,7 @@ impl Ledger {
             let concerned = broken.concerned(&self.broken);
             self.broken = broken;
             for target in self.targets.values_mut() {
+                let target = Arc::make_mut(target);
                 target.epoch = target.epoch.max(self.broken.epoch);
             }
             concerned.map(|concerned| match concerned {
@@ -120,7 +121,7 @@ impl Ledger {
         }
         for &(id, index) in &registered {
             self.target_ids.insert(id, index);
-            self.targets.insert(index, TargetState::new(id, Epoch(1).max(self.broken.epoch), revision));
+            self.targets.insert(index, Arc::new(TargetState::new(id, Epoch(1).max(self.broken.epoch), revision)));
             self.registered.insert(index);
             affected.insert(index);
         }
@@ -196,7 +197,7 @@ impl Ledger {
     /// its own change.
     fn retell(&mut self, index: TargetIndex, lacked: &BTreeSet<Capability>, touched: &RoaringBitmap) -> Vec<SourceId> {
         let otherwise: Vec<_> = self.told_otherwise(index, (lacked, &self.missing_capabilities.of(index))).collect();
-        let Some(target) = self.targets.get_mut(&index) else { return Vec::new() };
+        let Some(target) = self.targets.get_mut(&index).map(Arc::make_mut) else { return Vec::new() };
         for Otherwise { slot: _, lost, gained } in otherwise.iter().filter(|it| !touched.contains(it.slot)) {
             target.set.remove(*lost);
             target.set.add(*gained);
@@ -233,7 +234,7 @@ impl Ledger {
         let assigned = self.slots.claims(&key).iter().any(|claim| claim.id.source.uid == source);
         if !assigned && !happened.is_empty() {
             happened.optimize();
-            self.departed.insert((happened.left, key.clone(), source.clone()));
+            self.departed.insert((happened.left, key.clone(), source.clone()), ());
         }
         let happened = Some(happened).filter(|happened| !happened.is_empty());
         put_or_remove(&mut self.happened, (key, source), happened);
@@ -243,11 +244,13 @@ impl Ledger {
         self.drop_claim(&claim.id);
         self.assigned += claim.explicit().len();
         if !claim.kept.is_empty() {
-            self.kept.insert(claim.id.clone());
+            self.kept.insert(claim.id.clone(), ());
         }
         if claim.id.destination.is_some() {
             let place = (claim.source.space.clone(), claim.place());
-            self.mapped.entry(place).or_default().insert(claim.id.clone());
+            let mut there = self.mapped.get(&place).cloned().unwrap_or_default();
+            there.insert(claim.id.clone());
+            self.mapped.insert(place, there);
         }
         self.claims.insert(claim.id.clone(), claim);
     }
@@ -317,7 +320,7 @@ impl Ledger {
 
     fn each(&mut self, targets: &RoaringBitmap, mut change: impl FnMut(&mut TargetState)) {
         for index in targets {
-            if let Some(target) = self.targets.get_mut(&index) {
+            if let Some(target) = self.targets.get_mut(&index).map(Arc::make_mut) {
                 change(target);
                 target.revision = self.revision;
                 target.digest = OnceLock::new();
@@ -335,13 +338,13 @@ impl Slots {
             self.by_key.remove(key);
             self.free.push(index);
         }
-        for capability in self.slots[index as usize].needs().collect::<BTreeSet<_>>() {
+        for capability in self.slots[&index].needs().collect::<BTreeSet<_>>() {
             if let Some(slots) = self.needing.get_mut(&capability) {
                 slots.remove(index);
             }
         }
-        self.slots[index as usize].claims = claims;
-        for capability in self.slots[index as usize].needs().collect::<BTreeSet<_>>() {
+        self.slots.get_mut(&index).expect("a number names a slot").claims = claims;
+        for capability in self.slots[&index].needs().collect::<BTreeSet<_>>() {
             self.needing.entry(capability).or_default().insert(index);
         }
         index
@@ -350,12 +353,11 @@ impl Slots {
     fn allocate(&mut self, key: &ObjectKey) -> u32 {
         let slot = Slot { key: key.clone(), claims: Vec::new() };
         let index = if let Some(index) = self.free.pop() {
-            self.slots[index as usize] = slot;
             index
         } else {
-            self.slots.push(slot);
-            u32::try_from(self.slots.len() - 1).expect("memory ends before four billion destination keys")
+            u32::try_from(self.slots.len()).expect("memory ends before four billion destination keys")
         };
+        self.slots.insert(index, slot);
         self.by_key.insert(key.clone(), index);
         index
     }

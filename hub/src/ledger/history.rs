@@ -15,10 +15,12 @@
 //! targets were handed or confirmed last, as far as that was written: with each segment.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::time::Duration;
 
 use tideline_common::{Monotonic, Revision, RevisionId, RevisionPoint, SegmentId, Shown};
 
+use super::pages::Pages;
 use super::{Retention, TargetIndex};
 
 /// Newest revisions of which the ids are kept: with a commit every second, those of a day. Some 4 MB in memory.
@@ -74,8 +76,8 @@ pub(super) struct History {
     places: BTreeMap<SegmentId, usize>,
     /// When the open one began, if that was in this run.
     began: Option<Monotonic>,
-    ids: BTreeMap<Revision, RevisionId>,
-    told: BTreeMap<TargetIndex, Told>,
+    ids: Pages<Revision, RevisionId>,
+    told: Pages<TargetIndex, Told>,
     /// Records of `told` that are not as they are on disk.
     untold: BTreeSet<u32>,
 }
@@ -154,7 +156,9 @@ impl History {
             advance.began = Some(fresh.now);
             for target in &self.untold {
                 let chunk = target * TOLD_PER_RECORD..(target + 1).saturating_mul(TOLD_PER_RECORD);
-                let told = self.told.range(chunk).map(|(target, told)| (*target, *told)).collect();
+                let told = self.told.range_from(Bound::Included(&chunk.start));
+                let told = told.take_while(|(target, _)| chunk.contains(target));
+                let told = told.map(|(target, told)| (*target, *told)).collect();
                 advance.told.insert(*target, told);
             }
             if !self.ids.contains_key(&present) {
@@ -189,7 +193,8 @@ impl History {
             0 => oldest.saturating_sub(IDS_DROPPED_EVERY - 1),
             _ => return Vec::new(),
         };
-        let outdated = self.ids.range(Revision(from)..=Revision(oldest)).map(|(revision, _)| *revision);
+        let outdated = self.ids.range_from(Bound::Included(&Revision(from))).map(|(revision, _)| *revision);
+        let outdated = outdated.take_while(|revision| revision.0 <= oldest);
         let mut outdated: Vec<_> = outdated.filter(|revision| !self.is_last_of_a_segment(*revision)).collect();
         if !outdated.is_empty() {
             let used = used();
@@ -218,7 +223,9 @@ impl History {
         for revision in dropped {
             self.ids.remove(&revision);
         }
-        self.ids.extend(ids);
+        for (revision, id) in ids {
+            self.ids.insert(revision, id);
+        }
         for chunk in told.keys() {
             self.untold.remove(chunk);
         }
@@ -235,10 +242,11 @@ impl History {
     }
 
     fn tell(&mut self, target: TargetIndex, change: impl FnOnce(&mut Told)) {
-        let told = self.told.entry(target).or_default();
-        let former = *told;
-        change(told);
-        if former != *told {
+        let former = self.told.get(&target).copied();
+        let mut told = former.unwrap_or_default();
+        change(&mut told);
+        if former.unwrap_or_default() != told {
+            self.told.insert(target, told);
             self.untold.insert(target / TOLD_PER_RECORD);
         }
     }

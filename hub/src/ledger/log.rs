@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use tideline_common::limits::DESIRED_OBJECTS_MAX;
@@ -12,6 +13,9 @@ pub const LOG_ENTRIES_MAX: usize = 2 * DESIRED_OBJECTS_MAX;
 /// Bytes of all bitmaps in the log. A bitmap of 10,000 targets takes up to 8 KiB, so this is the last 8,000 changes that
 /// concern all of them, or all of [`LOG_ENTRIES_MAX`] where they concern a few (about 50 bytes each).
 pub const LOG_BYTES_MAX: u64 = 64 << 20;
+
+/// Entries of one page: what a change copies at most where another copy of the log is about.
+const PAGE: usize = 256;
 
 /// One destination key that changed in one commit.
 #[derive(Clone, Debug)]
@@ -35,7 +39,11 @@ pub(super) struct Left {
 /// that is still there.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Log {
-    entries: VecDeque<LogEntry>,
+    /// None of them empty; the last one grows. Copies of the log share them.
+    pages: VecDeque<Arc<Vec<LogEntry>>>,
+    /// Entries at the begin of the first page that are forgotten.
+    forgotten: usize,
+    len: usize,
     bytes: u64,
     /// Changes up to here may be missing.
     floor: Revision,
@@ -45,11 +53,20 @@ impl Log {
     /// `entry` must not be older than the last.
     pub(super) fn push(&mut self, entry: LogEntry, retention: Retention) {
         self.bytes += weight(&entry);
-        self.entries.push_back(entry);
-        while self.entries.len() > retention.log_entries || self.bytes > LOG_BYTES_MAX {
-            let Some(dropped) = self.entries.pop_front() else { break };
-            self.bytes -= weight(&dropped);
-            self.floor = dropped.revision;
+        self.len += 1;
+        match self.pages.back_mut().filter(|page| page.len() < PAGE) {
+            Some(page) => Arc::make_mut(page).push(entry),
+            None => self.pages.push_back(Arc::new(vec![entry])),
+        }
+        while self.len > retention.log_entries || self.bytes > LOG_BYTES_MAX {
+            let Some(page) = self.pages.front() else { break };
+            let dropped = &page[self.forgotten];
+            (self.bytes, self.floor) = (self.bytes - weight(dropped), dropped.revision);
+            (self.len, self.forgotten) = (self.len - 1, self.forgotten + 1);
+            if self.forgotten == page.len() {
+                self.pages.pop_front();
+                self.forgotten = 0;
+            }
         }
     }
 
@@ -65,11 +82,14 @@ impl Log {
         if since < self.floor {
             return None;
         }
-        let first = self.entries.partition_point(|entry| entry.revision <= since);
+        let is_earlier = |entry: &LogEntry| entry.revision <= since;
+        let first = self.pages.partition_point(|page| page.last().is_some_and(is_earlier));
+        // What is forgotten is earlier: the log would not reach back that far else.
+        let later = self.pages.range(first..).flat_map(|page| &page[page.partition_point(is_earlier)..]);
         let concerns =
             |entry: &&LogEntry| entry.targets.contains(target) && after.is_none_or(|after| entry.key > *after);
         let mut changes: BTreeMap<_, Option<&Left>> = BTreeMap::new();
-        for entry in self.entries.range(first..).filter(concerns) {
+        for entry in later.filter(concerns) {
             let left = changes.entry(&entry.key).or_default();
             *left = entry.left.as_ref().or(*left);
         }
@@ -78,7 +98,7 @@ impl Log {
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.entries.len()
+        self.len
     }
 }
 

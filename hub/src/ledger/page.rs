@@ -189,9 +189,9 @@ impl<'a> TargetView<'a> {
 
     /// Every removal that it has not confirmed, in key order.
     fn tombstones_after(&self, after: Option<&ObjectKey>) -> impl Iterator<Item = Unassignment> + use<'a> {
-        let after = after.map_or(Bound::Unbounded, |after| Bound::Excluded(after.clone()));
         let Self { ledger, index, .. } = *self;
-        let tombstones = ledger.tombstones.places().range((after, Bound::Unbounded));
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let tombstones = ledger.tombstones.places().range_from(after);
         tombstones.filter_map(move |(key, _)| ledger.tombstone_at(index, key))
     }
 

@@ -10,7 +10,7 @@ use super::broken;
 use super::claim::{Body, Claim, ClaimId};
 use super::history::{Fresh, Occasion};
 use super::missing_capabilities::MissingCapabilities;
-use super::removals::Places;
+use super::removals::{Known, Places};
 use super::slot::{Difference, held_continuously, settle};
 use super::tombstones::{self, Tombstones};
 use super::written::Unwritten;
@@ -539,7 +539,7 @@ impl<'a> Draft<'a> {
 }
 
 /// What is known of a key as this batch leaves it so far.
-fn staged<'s, T: Clone>(staged: &'s mut Places<T>, known: &Places<T>, key: &ObjectKey) -> &'s mut BTreeMap<Uid, T> {
+fn staged<'s, T: Clone>(staged: &'s mut Places<T>, known: &Known<T>, key: &ObjectKey) -> &'s mut BTreeMap<Uid, T> {
     staged.entry(key.clone()).or_insert_with(|| known.get(key).cloned().unwrap_or_default())
 }
 
@@ -565,8 +565,8 @@ fn inherit(claims: &mut [Claim], before: &[Arc<Claim>]) {
 }
 
 /// What is not the same as it was.
-fn changed<T>(
-    known: &Places<T>,
+fn changed<T: Clone>(
+    known: &Known<T>,
     staged: Places<T>,
     same: impl Fn(Option<&T>, &T) -> bool,
 ) -> BTreeMap<(ObjectKey, Uid), T> {

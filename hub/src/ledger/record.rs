@@ -563,7 +563,7 @@ impl Loading {
             let epoch = epoch.max(ledger.broken.epoch);
             let mut target = TargetState::new(id, epoch, revision);
             target.floor = floor;
-            ledger.targets.insert(index, target);
+            ledger.targets.insert(index, Arc::new(target));
             ledger.registered.insert(index);
             if let Some(understands) = understands {
                 ledger.missing_capabilities.set(index, &understands);

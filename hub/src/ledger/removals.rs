@@ -2,23 +2,26 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_common::{ObjectKey, SpaceName, Uid};
 
+use super::pages::Pages;
 use super::tombstones::Tombstones;
 
 /// By destination and source.
 pub(super) type Places<T> = BTreeMap<ObjectKey, BTreeMap<Uid, T>>;
+/// The same, of all that is known.
+pub(super) type Known<T> = Pages<ObjectKey, BTreeMap<Uid, T>>;
 
 /// The removals that targets have not confirmed.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Removals {
-    places: Places<Tombstones>,
+    places: Known<Tombstones>,
     /// Those that say whose they are, by where their source was.
-    from: BTreeMap<(SpaceName, ObjectKey), BTreeSet<(ObjectKey, Uid)>>,
+    from: Pages<(SpaceName, ObjectKey), BTreeSet<(ObjectKey, Uid)>>,
     /// Those that older hubs wrote, which do not say.
     unnamed: BTreeSet<(ObjectKey, Uid)>,
 }
 
 impl Removals {
-    pub(super) fn places(&self) -> &Places<Tombstones> {
+    pub(super) fn places(&self) -> &Known<Tombstones> {
         &self.places
     }
 
@@ -45,10 +48,13 @@ impl Removals {
     pub(super) fn put(&mut self, removal: (ObjectKey, Uid), tombstones: Option<Tombstones>) {
         self.unlist(&removal);
         if let Some(tombstones) = &tombstones {
-            match place_of(&removal.0, tombstones) {
-                Some(place) => self.from.entry(place).or_default().insert(removal.clone()),
-                None => self.unnamed.insert(removal.clone()),
-            };
+            if let Some(place) = place_of(&removal.0, tombstones) {
+                let mut there = self.from.get(&place).cloned().unwrap_or_default();
+                there.insert(removal.clone());
+                self.from.insert(place, there);
+            } else {
+                self.unnamed.insert(removal.clone());
+            }
         }
         put_or_remove(&mut self.places, removal, tombstones);
     }
@@ -76,13 +82,20 @@ fn place_of(key: &ObjectKey, tombstones: &Tombstones) -> Option<(SpaceName, Obje
 }
 
 /// Keeps no destination without a value.
-pub(super) fn put_or_remove<T>(places: &mut Places<T>, (key, source): (ObjectKey, Uid), value: Option<T>) {
-    let by_source = places.entry(key.clone()).or_default();
-    match value {
-        Some(value) => by_source.insert(source, value),
-        None => by_source.remove(&source),
-    };
-    if by_source.is_empty() {
-        places.remove(&key);
+pub(super) fn put_or_remove<T: Clone>(places: &mut Known<T>, (key, source): (ObjectKey, Uid), value: Option<T>) {
+    match (places.get_mut(&key), value) {
+        (Some(by_source), Some(value)) => {
+            by_source.insert(source, value);
+        }
+        (None, Some(value)) => {
+            places.insert(key, BTreeMap::from([(source, value)]));
+        }
+        (Some(by_source), None) => {
+            by_source.remove(&source);
+            if by_source.is_empty() {
+                places.remove(&key);
+            }
+        }
+        (None, None) => {}
     }
 }

@@ -300,10 +300,10 @@ fn what_was_created_once_is_known_while_it_is_assigned_and_what_ran_for_good() {
     assert_eq!(known(&kept), [None, None, None]);
     kept.change(vec![assign("a", "x", &[0, 1, 2])]);
     assert_eq!(known(&kept), [None, finished, None], "it is the same that ran there");
-    assert!(kept.ledger.departed.is_empty());
+    assert_eq!(kept.ledger.departed.len(), 0);
     kept.change(vec![Change::Forget(target(1))]);
     kept.restart();
-    assert!(kept.ledger.happened.is_empty());
+    assert_eq!(kept.ledger.happened.len(), 0);
 }
 
 #[test]
@@ -343,9 +343,9 @@ fn what_ran_is_known_though_nobody_said_so_before_it_left() {
     let tombstone = Tombstone { key: key.clone(), source: source.clone() };
     kept.change(vec![told(Terminal::Finished), Change::Confirm(target(0), left, tombstone)]);
     assert!(kept.version(0) > left, "it is in the history of both sides");
-    let departed = [(left.revision, key.clone(), source.clone())].into();
+    let departed = (left.revision, key.clone(), source.clone());
     for _ in 0..2 {
-        assert_eq!(kept.ledger.departed, departed);
+        assert!(kept.ledger.departed.keys().eq([&departed]));
         check_sound(&kept.ledger);
         kept.restart();
     }

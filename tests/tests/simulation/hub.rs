@@ -555,7 +555,8 @@ impl Hub {
                     assert!(missing.is_empty(), "a set goes out, and the hub was shown that it lost {missing:?}");
                     let restored = self.ledger.restored();
                     assert_eq!(restored, None, "a set goes out, and nobody accepted that it is an old one");
-                    self.ledger.handed(page.attestation.target);
+                    let attestation = &page.attestation;
+                    self.ledger.handed(attestation.target, attestation.version.revision);
                     self.history.answered(page.attestation, &self.disk.heard);
                 }
                 if let Ok(link::Answer::Desired(DesiredAnswer::Approved(page))) = &answer

@@ -98,7 +98,7 @@ impl Draft<'_> {
     pub(super) fn forget_the_departed(&mut self) {
         let many = self.ledger.departed.len().saturating_sub(DEPARTED_MAX);
         let back: BTreeSet<_> = self.slots.iter().filter(|_| many > 0).map(|(slot, ..)| slot).collect();
-        for (_, key, source) in self.ledger.departed.iter().take(many) {
+        for (_, key, source) in self.ledger.departed.keys().take(many) {
             let there = staged(&mut self.happened, &self.ledger.happened, key);
             if let Some(happened) = there.get_mut(source).filter(|_| !back.contains(key)) {
                 *happened = Happened::default();

@@ -148,7 +148,7 @@ fn where_an_id_is_not_kept_the_segment_decides() {
         kept.change(vec![body(&nth.to_string())]);
         shown.push(kept.shown(0));
         if nth == 4 {
-            kept.ledger.handed(target(0));
+            kept.ledger.handed(target(0), kept.version(0).revision);
             handed = Some(kept.shown(0));
         }
     }
