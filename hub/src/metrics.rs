@@ -21,6 +21,11 @@ pub(crate) fn registry(shared: &Shared, peers: &Peers, refusals: &Arc<Refusals>,
     let mut registry = Registry::default();
     health::register_process(&mut registry, "hub", env!("CARGO_PKG_VERSION"));
     let own = registry.sub_registry_with_prefix("tideline_hub");
+    own.register(
+        "state_held_seconds",
+        "How long the hub's state was held at a time, so that whoever else asked for it waited",
+        shared.held(),
+    );
     own.register_collector(Box::new(State(shared.clone())));
     own.register_collector(Box::new(Connections(peers.clone())));
     own.register_collector(Box::new(Refused(Arc::clone(refusals))));

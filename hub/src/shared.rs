@@ -1,14 +1,22 @@
 use std::convert::Infallible;
+use std::panic::Location;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use prometheus_client::metrics::histogram::Histogram;
 use tideline_common::Monotonic;
 use tideline_runtime::health::Heartbeat;
 use tokio::sync::{Notify, watch};
 use tokio::time::{self, Instant};
 use tokio_util::sync::CancellationToken;
+use tracing::debug;
 
 use crate::engine::Engine;
+
+/// Bounds of the buckets in which it is counted how long the engine was held, in seconds.
+const HELD_BUCKETS: [f64; 10] = [0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
+/// Nobody should wait longer for anybody else.
+const HELD_LONG: Duration = Duration::from_millis(100);
 
 /// The engine, shared by the tasks of a hub, with what wakes them.
 #[derive(Clone, Debug)]
@@ -19,6 +27,8 @@ pub(crate) struct Shared {
 #[derive(Debug)]
 struct Inner {
     engine: Mutex<Engine>,
+    /// How long the engine was held at a time, in seconds.
+    held: Histogram,
     started: Instant,
     /// There is something to persist, or the timer moved.
     work: Notify,
@@ -32,6 +42,7 @@ impl Shared {
     pub(crate) fn new(engine: Engine) -> Self {
         let inner = Inner {
             engine: Mutex::new(engine),
+            held: Histogram::new(HELD_BUCKETS),
             started: Instant::now(),
             work: Notify::new(),
             statuses: Notify::new(),
@@ -49,31 +60,38 @@ impl Shared {
         self.inner.started + at.since(Monotonic::START)
     }
 
+    /// How long the engine is held at a time, in seconds: whoever else asks it for anything waits so long.
+    pub(crate) fn held(&self) -> Histogram {
+        self.inner.held.clone()
+    }
+
     /// Does one step, and wakes whoever has to go on from there.
+    #[track_caller]
     pub(crate) fn step<T>(&self, step: impl FnOnce(&mut Engine, Monotonic) -> T) -> T {
         let now = self.now();
-        let mut engine = self.lock();
-        let (version, timer, described) = (engine.version, engine.timer(), engine.is_redescribed());
-        let standing = engine.statuses_to_write();
-        let result = step(&mut engine, now);
-        let (moved, work) = (engine.version != version, engine.has_work() || engine.timer() != timer);
-        // What is to be known of a target may be said in no report for long, as that several agents have its identity.
-        let look = (!described && engine.is_redescribed()) || engine.statuses_to_write() > standing;
-        let version = engine.version;
-        drop(engine);
+        let (result, work, look, moved) = self.hold(|engine| {
+            let (version, timer, described) = (engine.version, engine.timer(), engine.is_redescribed());
+            let standing = engine.statuses_to_write();
+            let result = step(engine, now);
+            let work = engine.has_work() || engine.timer() != timer;
+            // What is to be known of a target may be said in no report for long, as that several agents have its identity.
+            let look = (!described && engine.is_redescribed()) || engine.statuses_to_write() > standing;
+            (result, work, look, (engine.version != version).then_some(engine.version))
+        });
         if work {
             self.inner.work.notify_one();
         }
-        if moved || look {
+        if moved.is_some() || look {
             self.inner.statuses.notify_one();
         }
-        if moved {
+        if let Some(version) = moved {
             self.inner.version.send_replace(version);
         }
         result
     }
 
     /// Does one step that placement may have something to say about.
+    #[track_caller]
     pub(crate) fn ingest(&self, step: impl FnOnce(&mut Engine, Monotonic)) {
         self.ingest_news(|engine, now| {
             step(engine, now);
@@ -82,6 +100,7 @@ impl Shared {
     }
 
     /// The same, where the step says whether it may have: what this hub wrote itself comes back as no news.
+    #[track_caller]
     pub(crate) fn ingest_news(&self, step: impl FnOnce(&mut Engine, Monotonic) -> bool) {
         let news = self.step(|engine, now| {
             let news = step(engine, now);
@@ -96,13 +115,15 @@ impl Shared {
     }
 
     /// Reads without changing anything.
+    #[track_caller]
     pub(crate) fn read<T>(&self, read: impl FnOnce(&Engine) -> T) -> T {
-        read(&self.lock())
+        self.hold(|engine| read(engine))
     }
 
     /// Changes what nobody is woken for.
+    #[track_caller]
     pub(crate) fn read_mut<T>(&self, change: impl FnOnce(&mut Engine) -> T) -> T {
-        change(&mut self.lock())
+        self.hold(change)
     }
 
     pub(crate) async fn work(&self) {
@@ -115,6 +136,20 @@ impl Shared {
 
     pub(crate) fn version(&self) -> watch::Receiver<u64> {
         self.inner.version.subscribe()
+    }
+
+    #[track_caller]
+    fn hold<T>(&self, does: impl FnOnce(&mut Engine) -> T) -> T {
+        let mut engine = self.lock();
+        let begun = std::time::Instant::now();
+        let done = does(&mut engine);
+        drop(engine);
+        let held = begun.elapsed();
+        self.inner.held.observe(held.as_secs_f64());
+        if held >= HELD_LONG {
+            debug!(?held, by = %Location::caller(), "everybody else had to wait");
+        }
+        done
     }
 
     /// A step that panicked has left the engine between two states: what follows says so by its own checks.
