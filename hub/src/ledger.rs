@@ -413,7 +413,8 @@ impl Ledger {
 
     /// The same of one space.
     pub fn sources_of<'a>(&'a self, space: &SpaceName) -> impl Iterator<Item = SourceView<'a>> + use<'a> {
-        let (claims, space) = (self.claims.range_from(Bound::Included(&before(space, GroupResource::new("", "")))), space.clone());
+        let (claims, space) =
+            (self.claims.range_from(Bound::Included(&before(space, GroupResource::new("", "")))), space.clone());
         claims.take_while(move |(id, _)| id.source.space == space).map(|(_, claim)| SourceView { claim })
     }
 
@@ -421,7 +422,9 @@ impl Ledger {
     pub fn kinds_of(&self, space: &SpaceName) -> BTreeSet<&GroupKind> {
         let mut kinds = BTreeSet::new();
         let mut next = before(space, GroupResource::new("", ""));
-        while let Some((id, claim)) = self.claims.range_from(Bound::Included(&next)).next().filter(|(id, _)| id.source.space == *space) {
+        while let Some((id, claim)) =
+            self.claims.range_from(Bound::Included(&next)).next().filter(|(id, _)| id.source.space == *space)
+        {
             kinds.insert(&claim.key.kind);
             // Nothing sorts between a name and the same with a zero behind it.
             let GroupResource { group, resource } = &id.source.resource;

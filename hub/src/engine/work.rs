@@ -126,9 +126,11 @@ impl Engine {
             || !self.came.is_empty()
     }
 
-    /// Takes what is to be planned and persisted. Only one may be under way.
-    pub fn gather(&mut self, now: Monotonic) -> Gathered {
-        self.changes.extend(self.index.drain(now));
+    /// Takes what is to be planned and persisted. Only one may be under way. None while there is more to gather than `most`
+    /// objects: then it is to be called again.
+    pub fn gather(&mut self, now: Monotonic, most: usize) -> Option<Gathered> {
+        let drained = self.index.drain_some(now, most)?;
+        self.changes.extend(drained);
         self.dirty.described |= std::mem::take(&mut self.told);
         // What is to go soon counts too, so that of a namespace that goes object by object none goes before all are held.
         let allowance = self.fuse.allowance(now, self.ledger.assigned()).saturating_sub(self.index.leaving());
@@ -145,12 +147,13 @@ impl Engine {
             came: std::mem::take(&mut self.came),
             ..Work::default()
         };
-        Gathered { ledger: Arc::clone(&self.ledger), changes, allowance, work }
+        Some(Gathered { ledger: Arc::clone(&self.ledger), changes, allowance, work })
     }
 
-    /// The same, planned at once.
+    /// All of it, planned at once.
     pub fn work(&mut self, fresh: Fresh) -> Work {
-        self.gather(fresh.now).plan(fresh)
+        let gathered = self.gather(fresh.now, usize::MAX);
+        gathered.map(|gathered| gathered.plan(fresh)).unwrap_or_default()
     }
 
     /// Targets that go out of service: that everything leaves them was said by whoever took them out.

@@ -49,6 +49,9 @@ pub struct Index {
     deadlines: BTreeMap<Monotonic, BTreeSet<(SpaceName, u32)>>,
     /// Whether a Location was unreadable when objects were last resolved.
     frozen: bool,
+    draining: Option<Draining>,
+    /// What was drained to its end before something was told.
+    drained: Option<Vec<Change>>,
 }
 
 impl Default for Index {
@@ -68,11 +71,14 @@ impl Index {
             direct_policy: Arc::new(ApplyPolicy::default()),
             deadlines: BTreeMap::new(),
             frozen: false,
+            draining: None,
+            drained: None,
         }
     }
 
     /// Takes over what the ledger has, before anything else is told.
     pub fn restore(&mut self, assignments: impl IntoIterator<Item = Assignment>) {
+        self.finish_drain();
         for assignment in assignments {
             let space = assignment.id.space.clone();
             self.space(&space).restore(assignment);
@@ -81,6 +87,7 @@ impl Index {
 
     /// Takes over what a Placement chose, before anything else is told.
     pub fn restore_choice(&mut self, placement: &PlacementId, chosen: RoaringBitmap) {
+        self.finish_drain();
         match placement {
             PlacementId::Named { space, name } => {
                 self.space(space).choices.insert(name.clone(), Choice::new(chosen));
@@ -93,34 +100,44 @@ impl Index {
 
     /// `index` is the ledger's.
     pub fn apply_target(&mut self, index: u32, target: Target) {
+        if self.inventory.targets.get(&index) == Some(&target) {
+            self.inventory.target_list.saw(index);
+            return;
+        }
+        self.finish_drain();
         self.note_all();
         self.inventory.apply_target(index, target);
     }
 
     /// The target is there, and cannot be read: what is known of it stands. Returns whether anything is.
     pub fn target_unreadable(&mut self, index: u32) -> bool {
+        self.finish_drain();
         self.inventory.target_list.saw(index);
         self.inventory.targets.contains_key(&index)
     }
 
     /// The SyncTarget is gone: what was assigned to it is so no more, at once.
     pub fn delete_target(&mut self, index: u32) {
+        self.finish_drain();
         self.note_all();
         self.inventory.delete_target(index);
     }
 
     /// Told with its labels and its selector. An unreadable Location leaves both as they were.
     pub fn apply_location(&mut self, name: &str, read: Result<(Labels, Selector), String>) {
+        self.finish_drain();
         self.note_all();
         self.inventory.apply_location(name, read);
     }
 
     pub fn delete_location(&mut self, name: &str) {
+        self.finish_drain();
         self.note_all();
         self.inventory.delete_location(name);
     }
 
     pub fn apply_space(&mut self, name: &SpaceName, rule: SpaceRule) {
+        self.finish_drain();
         self.note(name);
         self.space_list.saw(name.clone());
         let space = self.space(name);
@@ -134,46 +151,59 @@ impl Index {
 
     /// The Space is there, and cannot be read: what it was allowed stays so.
     pub fn space_unreadable(&mut self, name: &SpaceName) {
+        self.finish_drain();
         self.space_list.saw(name.clone());
     }
 
     /// The Space is gone from the root space. What was assigned from it stays as it is.
     pub fn delete_space(&mut self, name: &SpaceName) {
+        self.finish_drain();
         self.note(name);
         self.space(name).lose_rule();
     }
 
     /// An unreadable Placement leaves its last good form in force.
     pub fn apply_placement(&mut self, space: &SpaceName, name: &str, uid: Uid, rule: Result<PlacementRule, String>) {
+        // As it comes back whenever its status was written.
+        let known = self.spaces.get_mut(space);
+        if known.is_some_and(|space| space.saw_placement_again(name, &uid, &rule)) {
+            return;
+        }
+        self.finish_drain();
         self.note(space);
         self.space(space).apply_placement(name, uid, rule);
     }
 
     /// The Placement is there, and nothing of it can be read but its name.
     pub fn placement_unreadable(&mut self, space: &SpaceName, name: &str, why: String) {
+        self.finish_drain();
         self.note(space);
         self.space(space).placement_unreadable(name, why);
     }
 
     pub fn delete_placement(&mut self, space: &SpaceName, name: &str) {
+        self.finish_drain();
         self.note(space);
         self.space(space).delete_placement(name);
     }
 
     /// An object as it is in its space. Namespaces are told like all others. Returns whether that may change anything.
     pub fn apply(&mut self, space: &SpaceName, resource: &GroupResource, source: Source) -> bool {
+        self.finish_drain();
         self.note(space);
         self.space(space).apply(resource, source)
     }
 
     /// An object is there, and nothing of it can be read but where it is: what is known of it stands.
     pub fn unreadable(&mut self, space: &SpaceName, resource: &GroupResource, key: &ObjectKey, refusal: Refusal) {
+        self.finish_drain();
         self.note(space);
         self.space(space).unreadable(resource, key, refusal);
     }
 
     /// The object is gone from its space.
     pub fn delete(&mut self, space: &SpaceName, resource: &GroupResource, key: &ObjectKey) {
+        self.finish_drain();
         self.note(space);
         self.space(space).delete(resource, key);
     }
@@ -185,6 +215,7 @@ impl Index {
 
     /// The part is unreadable, or is read from the beginning: what is known of it stands, until [`Index::listed`].
     pub fn reset(&mut self, part: Part<'_>) {
+        self.finish_drain();
         match part {
             Part::Targets => self.inventory.target_list.reset(),
             Part::Locations => self.inventory.location_list.reset(),
@@ -198,6 +229,7 @@ impl Index {
     ///
     /// To be told also of a resource that a space verifiably no longer has, after a reset.
     pub fn listed(&mut self, part: Part<'_>) {
+        self.finish_drain();
         match part {
             Part::Targets | Part::Locations | Part::Spaces => self.note_all(),
             Part::Placements(space) | Part::Objects(space, _) => self.note(space),
@@ -243,47 +275,72 @@ impl Index {
 
     /// Everything that is to be otherwise than the ledger was last told. What is returned counts as told.
     pub fn drain(&mut self, now: Monotonic) -> Vec<Change> {
+        self.drain_some(now, usize::MAX).unwrap_or_default()
+    }
+
+    /// The same in parts of `most` objects: none while there is more to do. All of it is as the index was when it began, for
+    /// whatever is told in between has it done to its end first.
+    pub fn drain_some(&mut self, now: Monotonic, most: usize) -> Option<Vec<Change>> {
+        if let Some(drained) = self.drained.take() {
+            return Some(drained);
+        }
+        let mut drain = self.draining.take().unwrap_or_else(|| self.begin_drain(now));
+        let mut room = most;
+        let mut pass = Pass {
+            wants: Wants { inventory: &self.inventory, direct_policy: &self.direct_policy },
+            implied_policy: &self.implied_policy,
+            settle: Settle::For(self.settle),
+            now: drain.now,
+            deadlines: &mut self.deadlines,
+        };
+        while let Some(name) = drain.spaces.last() {
+            if let Some(space) = self.spaces.get_mut(name) {
+                let unreadable = self.frozen || space.is_unreadable();
+                pass.settle = if unreadable { Settle::Frozen } else { Settle::For(self.settle) };
+                let resolves = drain.known && space.is_known();
+                if !std::mem::replace(&mut drain.begun, true) {
+                    drain.changes.append(&mut space.ready_changes);
+                    if resolves {
+                        pass.begin(space);
+                    }
+                }
+                if resolves && !pass.resolve(space, &mut room, &mut drain.resolved) {
+                    self.draining = Some(drain);
+                    return None;
+                }
+                // Removals first: what is gone leaves its place to what was made again.
+                let grace = self.settle.min(DELETION_GRACE);
+                drain.changes.extend(space.leave(drain.now, grace, resolves, |deadline| {
+                    pass.deadlines.entry(deadline).or_default();
+                }));
+                drain.changes.append(&mut drain.resolved);
+                drain.changes.append(&mut space.ready_changes);
+            }
+            drain.spaces.pop();
+            drain.begun = false;
+        }
+        Some(drain.changes)
+    }
+
+    fn begin_drain(&mut self, now: Monotonic) -> Draining {
         self.wake(now);
         let frozen = self.inventory.unreadable();
         let thawed = self.frozen && !frozen;
         self.frozen = frozen;
         self.spread_news();
-        let known = self.inventory.listed() && self.space_list.complete();
-        let mut changes = Vec::new();
-        let mut pass = Pass {
-            wants: Wants { inventory: &self.inventory, direct_policy: &self.direct_policy },
-            implied_policy: &self.implied_policy,
-            settle: Settle::For(self.settle),
-            now,
-            deadlines: &mut self.deadlines,
-        };
-        for space in self.spaces.values_mut() {
-            if thawed {
-                space.all_dirty();
-            }
-            changes.append(&mut space.ready_changes);
-            let unreadable = frozen || space.is_unreadable();
-            pass.settle = if unreadable { Settle::Frozen } else { Settle::For(self.settle) };
-            let mut resolved = Vec::new();
-            let resolves = known && space.is_known();
-            if resolves {
-                pass.wants.refresh_where(space);
-                pass.wants.settle_choices(space, pass.settle, now, |deadline| {
-                    pass.deadlines.entry(deadline).or_default();
-                });
-                pass.wants.hear_of_leaving(space);
-                pass.resolve(space, &mut resolved);
-                space.resolved();
-            }
-            // Removals first: what is gone leaves its place to what was made again.
-            let grace = self.settle.min(DELETION_GRACE);
-            changes.extend(space.leave(now, grace, resolves, |deadline| {
-                pass.deadlines.entry(deadline).or_default();
-            }));
-            changes.append(&mut resolved);
-            changes.append(&mut space.ready_changes);
+        if thawed {
+            self.spaces.values_mut().for_each(Space::all_dirty);
         }
-        changes
+        let known = self.inventory.listed() && self.space_list.complete();
+        let spaces = self.spaces.keys().rev().cloned().collect();
+        Draining { now, known, spaces, begun: false, changes: Vec::new(), resolved: Vec::new() }
+    }
+
+    /// Before anything is told: does to its end what was begun, for that is judged whole, by what was known then.
+    fn finish_drain(&mut self) {
+        if let Some(now) = self.draining.as_ref().map(|draining| draining.now) {
+            self.drained = self.drain_some(now, usize::MAX);
+        }
     }
 
     /// Before anything of a space changes: notes by which policies its objects are kept until then, for what is taken away
@@ -332,6 +389,20 @@ impl Index {
     }
 }
 
+/// A drain that was begun.
+#[derive(Clone, Debug)]
+struct Draining {
+    now: Monotonic,
+    /// Whether all that decides about targets was read.
+    known: bool,
+    /// What is left of it, in reverse, and whether the last of that was begun.
+    spaces: Vec<SpaceName>,
+    begun: bool,
+    changes: Vec<Change>,
+    /// Of the space that was begun.
+    resolved: Vec<Change>,
+}
+
 /// One drain.
 struct Pass<'a> {
     wants: Wants<'a>,
@@ -342,20 +413,33 @@ struct Pass<'a> {
 }
 
 impl<'a> Pass<'a> {
-    /// Resolves what is marked: first all objects in namespaces, then the namespaces that they imply.
-    fn resolve(&mut self, space: &mut Space, changes: &mut Vec<Change>) {
-        let is_namespace =
-            |space: &Space, index: u32| space.object(index).is_some_and(|object| object.key.kind.is("", "Namespace"));
+    /// Takes up what is marked.
+    fn begin(&mut self, space: &mut Space) {
+        self.wants.refresh_where(space);
+        self.wants.settle_choices(space, self.settle, self.now, |deadline| {
+            self.deadlines.entry(deadline).or_default();
+        });
+        self.wants.hear_of_leaving(space);
         space.unsaid.clear();
-        let (later, first): (Vec<u32>, Vec<u32>) =
-            std::mem::take(&mut space.dirty).into_iter().partition(|index| is_namespace(space, *index));
-        for index in first {
+        let is_namespace = |index: &u32| space.object(*index).is_some_and(|object| object.key.kind.is("", "Namespace"));
+        let (later, first) = space.dirty.iter().partition(is_namespace);
+        (space.dirty, space.unresolved) = (later, first);
+    }
+
+    /// Resolves what was taken up, as far as there is room: first all objects in namespaces, then the namespaces that they
+    /// imply. Returns whether that was all.
+    fn resolve(&mut self, space: &mut Space, room: &mut usize, changes: &mut Vec<Change>) -> bool {
+        while let Some(index) = space.unresolved.min() {
+            let Some(less) = room.checked_sub(1) else { return false };
+            *room = less;
+            space.unresolved.remove_smallest(1);
             self.resolve_object(space, index, changes);
         }
-        let namespaces: BTreeSet<u32> = std::mem::take(&mut space.dirty).into_iter().chain(later).collect();
-        for index in namespaces {
+        for index in std::mem::take(&mut space.dirty) {
             self.resolve_object(space, index, changes);
         }
+        space.resolved();
+        true
     }
 
     fn resolve_object(&mut self, space: &mut Space, index: u32, changes: &mut Vec<Change>) {

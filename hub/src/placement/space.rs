@@ -44,6 +44,8 @@ pub(super) struct Space {
     pub(super) leaving: BTreeMap<SourceId, Leaving>,
     /// Objects to resolve anew.
     pub(super) dirty: RoaringBitmap,
+    /// Of those, what a drain has taken up and not come to yet.
+    pub(super) unresolved: RoaringBitmap,
     /// Those of them by whose policies has not been noted yet how they are kept.
     pub(super) unsaid: RoaringBitmap,
     /// Whether it was read to the end in this run, and what is wanted of its objects is noted as it changes.
@@ -128,6 +130,7 @@ impl Space {
             strays: BTreeMap::new(),
             leaving: BTreeMap::new(),
             dirty: RoaringBitmap::new(),
+            unresolved: RoaringBitmap::new(),
             unsaid: RoaringBitmap::new(),
             is_resolved: false,
             unread: VecDeque::new(),
@@ -459,6 +462,18 @@ impl Space {
         }
         self.dirty.insert(index);
         self.unsaid.insert(index);
+    }
+
+    /// A Placement is told that is known, and as it is known. Returns whether it is so.
+    pub(super) fn saw_placement_again(&mut self, name: &str, uid: &Uid, rule: &Result<PlacementRule, String>) -> bool {
+        let same = self.placements.get_key_value(name).filter(|(name, placing)| {
+            let is_readable = placing.problem.is_none() && !self.unknown_placements.contains(*name);
+            let says_the_same = rule.as_ref().is_ok_and(|rule| placing.rule.as_deref() == Some(rule));
+            is_readable && placing.uid == *uid && says_the_same
+        });
+        let Some(name) = same.map(|(name, _)| name.clone()) else { return false };
+        self.placement_list.saw(name);
+        true
     }
 
     pub(super) fn apply_placement(&mut self, name: &str, uid: Uid, rule: Result<PlacementRule, String>) {

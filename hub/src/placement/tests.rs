@@ -180,9 +180,13 @@ impl World {
         self.now = self.now + time;
     }
 
-    /// Drains and takes in what is told. Returns how many changes there were.
+    /// Drains, in parts, and takes in what is told. Returns how many changes there were.
     fn drain(&mut self) -> usize {
-        let changes = self.index.drain(self.now);
+        let changes = loop {
+            if let Some(changes) = self.index.drain_some(self.now, 2) {
+                break changes;
+            }
+        };
         let count = changes.len();
         for change in changes {
             match change {

@@ -283,3 +283,20 @@ fn two_sources_of_one_key_in_the_ledger_become_the_one_that_is_there() {
         assert_eq!(left, [live]);
     }
 }
+
+#[test]
+fn a_change_that_comes_while_an_earlier_one_is_worked_out_leaves_that_whole() {
+    let mut world = World::new(2);
+    let names = ["a", "b", "c", "d", "e"];
+    for name in names {
+        world.object(name, "app=web");
+    }
+    world.placement("p", &simple("app=web", "all=yes"));
+    assert_eq!(world.index.drain_some(world.now, 2), None, "there are more than two");
+    world.index.delete_placement(&space(), "p");
+    world.delete("a");
+    assert_eq!(world.drain(), names.len() + 1, "all as it was when it was begun, with the namespace");
+    assert_eq!(world.placed(), ["a@0,1", "b@0,1", "c@0,1", "d@0,1", "e@0,1"]);
+    world.wait(SETTLED);
+    assert_eq!(world.placed(), [""; 0]);
+}
