@@ -5,6 +5,7 @@ pub mod agents;
 pub mod approvals;
 pub mod approve;
 pub mod backup;
+mod bitmap;
 pub mod certificates;
 pub mod clean;
 mod committer;

@@ -10,6 +10,7 @@ use tideline_common::{
 
 use super::TargetIndex;
 use super::missing_capabilities::MissingCapabilities;
+use crate::bitmap::fit;
 use crate::placement::{Assignment, Destination, Input, SourceId, Variant, place_at};
 
 /// A rendered object, shared by every entry that names it.
@@ -140,6 +141,13 @@ impl Claim {
             kept: RoaringBitmap::new(),
             kept_at: Revision(0),
         }
+    }
+
+    /// Has it take no more memory than it needs, before it is kept.
+    pub(super) fn fit(&mut self) {
+        let Self { forms, held, kept, .. } = self;
+        forms.iter_mut().map(|form| &mut form.targets).chain([held, kept]).for_each(fit);
+        forms.shrink_to_fit();
     }
 
     /// The place of the source in its space.

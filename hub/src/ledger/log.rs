@@ -6,6 +6,7 @@ use tideline_common::limits::DESIRED_OBJECTS_MAX;
 use tideline_common::{ObjectKey, PrunePolicy, Revision, Uid};
 
 use super::{Retention, TargetIndex};
+use crate::bitmap::fit;
 
 /// Changes that deltas are made from. Two whole sets, so that a target that reads a snapshot of the largest set page by
 /// page still gets a delta afterwards while another such set is placed.
@@ -51,7 +52,8 @@ pub(super) struct Log {
 
 impl Log {
     /// `entry` must not be older than the last.
-    pub(super) fn push(&mut self, entry: LogEntry, retention: Retention) {
+    pub(super) fn push(&mut self, mut entry: LogEntry, retention: Retention) {
+        fit(&mut entry.targets);
         self.bytes += weight(&entry);
         self.len += 1;
         match self.pages.back_mut().filter(|page| page.len() < PAGE) {

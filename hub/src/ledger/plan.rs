@@ -383,7 +383,9 @@ impl<'a> Draft<'a> {
         claims.sort_by_key(|claim| claim.admitted);
         settle(&mut claims);
         self.keep(&mut claims, &said, leaving);
-        let after: Vec<_> = claims.into_iter().map(|claim| self.keep_or_stamp(claim, before)).collect();
+        let mut after: Vec<_> = claims.into_iter().map(|claim| self.keep_or_stamp(claim, before)).collect();
+        // Collected in place it has the room of the claims themselves.
+        after.shrink_to_fit();
         for old in before {
             if !after.iter().any(|claim| claim.id == old.id) {
                 self.claims.entry(old.id.clone()).or_insert(None);
@@ -459,6 +461,7 @@ impl<'a> Draft<'a> {
             return old.clone();
         }
         claim.changed = self.next;
+        claim.fit();
         let claim = Arc::new(claim);
         self.claims.insert(claim.id.clone(), Some(claim.clone()));
         claim

@@ -608,7 +608,10 @@ impl Ledger {
         claims.sort_by(|a, b| (a.admitted, &a.id).cmp(&(b.admitted, &b.id)));
         give_way(&mut claims);
         settle(&mut claims);
-        let claims: Vec<_> = claims.into_iter().map(Arc::new).collect();
+        claims.iter_mut().for_each(Claim::fit);
+        let mut claims: Vec<_> = claims.into_iter().map(Arc::new).collect();
+        // Collected in place it has the room of the claims themselves.
+        claims.shrink_to_fit();
         for claim in &claims {
             self.put_claim(claim.clone());
             if !claim.held.is_empty() {

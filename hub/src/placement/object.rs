@@ -7,6 +7,7 @@ use tideline_common::{ApplyPolicy, Impersonation, Monotonic, ObjectKey, SourceRe
 
 use super::wants::{Forms, labels_of};
 use super::{Assignment, Destination, Input, NamespaceMapping, SourceId, Variant};
+use crate::bitmap::fit;
 use crate::clean::{Content, Labels, Outbound, Refusal, default_wave, refers_to_namespaces, rendered};
 
 /// One object of a space, with what was last said of it to the ledger.
@@ -301,6 +302,10 @@ impl Object {
         if variants.is_empty() {
             return None;
         }
+        for variant in &mut variants {
+            fit(&mut variant.targets);
+        }
+        variants.shrink_to_fit();
         variants.sort_by_cached_key(Variant::order);
         let (version, generation, wave) = match (&self.state, &self.emitted) {
             (State::Readable { outbound, .. }, _) => (outbound.version.clone(), outbound.generation, outbound.wave),
