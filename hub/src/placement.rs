@@ -16,6 +16,7 @@ mod index;
 mod inventory;
 mod listing;
 mod mapping;
+mod matches;
 mod object;
 mod rule;
 mod space;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use roaring::RoaringBitmap;
 use tideline_common::{ApplyPolicy, Impersonation, Monotonic, ObjectKey, SourceRef};
 
+use super::matches::Matches;
 use super::wants::{Forms, labels_of};
 use super::{Assignment, Destination, Input, NamespaceMapping, SourceId, Variant};
 use crate::bitmap::fit;
@@ -18,7 +19,7 @@ pub(super) struct Object {
     pub(super) labels: Arc<Labels>,
     pub(super) state: State,
     /// The Placements that select it, and how each would have it kept.
-    pub(super) matches: BTreeMap<Arc<str>, Arc<ApplyPolicy>>,
+    pub(super) matches: Matches,
     /// With the policies that are in force, which may be later ones than the ledger has.
     pub(super) emitted: Option<Assignment>,
     /// Whether the ledger has not been told of all policies in `emitted`.
@@ -144,7 +145,7 @@ impl Object {
             key,
             labels: Arc::default(),
             state: State::Restored,
-            matches: BTreeMap::new(),
+            matches: Matches::default(),
             heard: emitted.is_none(),
             emitted,
             restated: false,

@@ -18,6 +18,9 @@ use crate::clean::{Content, Labels, Refusal, Source};
 /// Rules that were superseded before a space was read to the end once: edits of the first seconds of a run. With more, the
 /// oldest are not looked at.
 const UNREAD_RULES_MAX: usize = 1_000;
+/// Policies of one Placement that its objects share: one for each of its clauses, and for each set of clauses that select an
+/// object together. With more, some objects have a copy of their own.
+const POLICIES_MAX: usize = 16;
 
 /// One space: its objects, its Placements, and which of those select which of these.
 #[derive(Debug)]
@@ -33,7 +36,7 @@ pub(super) struct Space {
     pub(super) choices: BTreeMap<Arc<str>, Choice>,
     /// What an older hub knew by UID, until the Placement of that is known.
     pub(super) former_choices: BTreeMap<Uid, RoaringBitmap>,
-    pub(super) objects: Vec<Option<Object>>,
+    pub(super) objects: Vec<Option<Box<Object>>>,
     free: Vec<u32>,
     by_key: HashMap<(GroupResource, ObjectKey), u32>,
     pub(super) namespaces: HashMap<Arc<str>, Namespace>,
@@ -75,6 +78,8 @@ pub(super) struct Placing {
     pub(super) generation: i64,
     /// The last that could be read.
     pub(super) rule: Option<Arc<PlacementRule>>,
+    /// Those that its rule gave last, each once for all of the objects that have it.
+    policies: Vec<Arc<ApplyPolicy>>,
     pub(super) problem: Option<String>,
     pub(super) reach: Reach,
     pub(super) targets: RoaringBitmap,
@@ -87,6 +92,18 @@ impl Placing {
     /// Of how many targets it takes its pick; none for all of them, or where that cannot be read.
     pub(super) fn number_of_targets(&self) -> Option<u32> {
         self.rule.as_ref()?.number_of_targets
+    }
+
+    fn shared(&mut self, policy: ApplyPolicy) -> Arc<ApplyPolicy> {
+        if let Some(known) = self.policies.iter().find(|known| ***known == policy) {
+            return known.clone();
+        }
+        if self.policies.len() == POLICIES_MAX {
+            self.policies.remove(0);
+        }
+        let policy = Arc::new(policy);
+        self.policies.push(policy.clone());
+        policy
     }
 }
 
@@ -165,15 +182,15 @@ impl Space {
     pub(super) fn selecting(&self, source: &SourceId, place: &ObjectKey) -> impl Iterator<Item = &Arc<str>> {
         let index = self.by_key.get(&(source.resource.clone(), place.clone()));
         let same = index.and_then(|index| self.object(*index)).filter(|object| object.id == *source);
-        same.into_iter().flat_map(|object| object.matches.keys())
+        same.into_iter().flat_map(|object| object.matches.names())
     }
 
     pub(super) fn object(&self, index: u32) -> Option<&Object> {
-        self.objects.get(index as usize)?.as_ref()
+        self.objects.get(index as usize)?.as_deref()
     }
 
     pub(super) fn object_mut(&mut self, index: u32) -> Option<&mut Object> {
-        self.objects.get_mut(index as usize)?.as_mut()
+        self.objects.get_mut(index as usize)?.as_deref_mut()
     }
 
     pub(super) fn all_dirty(&mut self) {
@@ -301,15 +318,17 @@ impl Space {
             namespace.members.insert(index);
             self.holders_changed(&name, &BTreeMap::new(), &object.emitted_by_destination());
         }
-        self.objects[index as usize] = Some(object);
+        self.objects[index as usize] = Some(Box::new(object));
         self.by_key.insert(place, index);
         index
     }
 
     /// The object is gone from the space.
     fn remove(&mut self, index: u32) {
-        let Some(object) = self.objects.get_mut(index as usize).and_then(Option::take) else { return };
-        for name in object.matches.keys() {
+        let Some(object) = self.objects.get_mut(index as usize).and_then(Option::take).map(|object| *object) else {
+            return;
+        };
+        for name in object.matches.names() {
             if let Some(placing) = self.placements.get_mut(name) {
                 placing.objects.remove(index);
                 placing.problems.remove(index);
@@ -453,7 +472,7 @@ impl Space {
             return;
         }
         if let Some(policy) = policy {
-            object.matches.insert(name.clone(), Arc::new(policy));
+            object.matches.insert(name.clone(), placing.shared(policy));
             placing.objects.insert(index);
         } else {
             object.matches.remove(name);
@@ -489,6 +508,7 @@ impl Space {
             uid,
             generation: 0,
             rule: None,
+            policies: Vec::new(),
             problem: None,
             reach: Reach::default(),
             targets: RoaringBitmap::new(),
@@ -504,6 +524,7 @@ impl Space {
                 }
                 let mapped_otherwise = placing.rule.as_ref().is_some_and(|known| known.mapping != rule.mapping);
                 let former = placing.rule.replace(Arc::new(rule));
+                placing.policies.clear();
                 placing.reach.forget();
                 self.reaches_otherwise = true;
                 if mapped_otherwise {

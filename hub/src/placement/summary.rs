@@ -284,7 +284,7 @@ impl Space {
     pub(super) fn refresh_problems(&mut self, index: u32) {
         let Some(object) = self.object(index) else { return };
         let found: Vec<(Arc<str>, _)> =
-            object.matches.keys().map(|name| (Arc::clone(name), object_problems(self, object, name))).collect();
+            object.matches.names().map(|name| (Arc::clone(name), object_problems(self, object, name))).collect();
         for (name, problems) in found {
             if let Some(placing) = self.placements.get_mut(&name) {
                 placing.problems.put(index, problems);

@@ -13,6 +13,7 @@ use tideline_common::{ApplyPolicy, Monotonic, ObjectKey};
 
 use super::choice::{Candidates, Choice};
 use super::inventory::{Inventory, News, Reach};
+use super::matches::Matches;
 use super::object::{Form, Object, PolicyOrder, Settle, merged, restate};
 use super::rule::{Candidate, PlacementRule};
 use super::space::{Placing, Space};
@@ -137,13 +138,13 @@ impl Wants<'_> {
         &self,
         space: &Space,
         key: &ObjectKey,
-        matches: &BTreeMap<Arc<str>, Arc<ApplyPolicy>>,
+        matches: &Matches,
         outbound: Option<&Outbound>,
         input: impl Fn(&Destination, &NamespaceMapping) -> Input,
     ) -> (Forms, RoaringBitmap) {
         let (mut wants, mut held) = (Forms::new(), RoaringBitmap::new());
         let Some(rule) = space.rule.as_ref().filter(|rule| rule.allows(&key.kind)) else { return (wants, held) };
-        for (name, policy) in matches {
+        for (name, policy) in matches.iter() {
             let placing = space.placements.get(name);
             let Some((placing, placement)) = placing.and_then(|placing| Some((placing, placing.rule.as_ref()?))) else {
                 continue;
