@@ -158,8 +158,14 @@ impl Object {
     }
 
     /// Takes in the object's latest form. Returns whether that may change anything.
-    pub(super) fn take(&mut self, labels: Option<Arc<Labels>>, content: Content) -> bool {
+    pub(super) fn take(&mut self, labels: Option<Arc<Labels>>, mut content: Content) -> bool {
         let labels = labels.unwrap_or_else(|| self.labels.clone());
+        if let (Content::Outbound(outbound), Some(emitted)) = (&mut content, &self.emitted)
+            && let Some(same) = emitted.variants.iter().find(|variant| variant.input == outbound.input)
+        {
+            // After a start the ledger has the text already.
+            outbound.input = same.input.clone();
+        }
         match (&mut self.state, content) {
             (State::Readable { outbound, problem }, Content::Outbound(new)) => {
                 if *outbound == new && problem.is_none() && self.labels == labels {
