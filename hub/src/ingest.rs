@@ -246,10 +246,17 @@ impl Ingest {
         match clean::read(object) {
             Ok(source) => {
                 let id = SourceId { space: of.space.clone(), resource: of.resource.clone(), uid: source.uid.clone() };
-                let seen = SourceSeen::of(object);
+                let (place, seen) = (source.key.clone(), SourceSeen::of(object));
                 self.shared.ingest_news(|engine, _| {
                     let news = engine.index.apply(&of.space, &of.resource, source);
-                    if let Some(seen) = seen {
+                    if let Some(mut seen) = seen {
+                        let id = match engine.index.known_as(&id, &place) {
+                            Some((id, place, version)) => {
+                                seen.share(place, version);
+                                id.clone()
+                            }
+                            None => id,
+                        };
                         engine.source_seen(id, seen);
                     }
                     news

@@ -21,6 +21,7 @@ mod object;
 mod rule;
 mod space;
 mod summary;
+mod types;
 mod wants;
 
 pub use assignment::{Assignment, Change, GroupResource, Input, PlacementId, SourceId, Variant};

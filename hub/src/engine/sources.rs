@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::Value;
-use tideline_common::{Digest, FIELD_MANAGER_HUB};
+use tideline_common::{Digest, FIELD_MANAGER_HUB, ObjectKey};
 
 use crate::placement::SourceId;
 
@@ -41,6 +41,16 @@ impl SourceSeen {
             status,
             ours,
         })
+    }
+
+    /// Keeps where it is in the words of these, which are kept anyway, as far as they say the same.
+    pub fn share(&mut self, place: &ObjectKey, version: &Arc<str>) {
+        let Self { version: its_version, namespace, name, status: _, ours: _ } = self;
+        for (its, same) in [(its_version, version), (namespace, &place.namespace), (name, &place.name)] {
+            if its == same {
+                *its = same.clone();
+            }
+        }
     }
 
     /// Whether both are of one version, and have one name.

@@ -208,6 +208,11 @@ impl Index {
         self.space(space).delete(resource, key);
     }
 
+    /// A source and its place, and what version its resource was last seen in, in the words that are kept anyway.
+    pub fn known_as(&self, source: &SourceId, place: &ObjectKey) -> Option<(&SourceId, &ObjectKey, &Arc<str>)> {
+        self.spaces.get(&source.space)?.known_as(source, place)
+    }
+
     /// Which object is there, as far as that is known.
     pub fn source_at(&self, space: &SpaceName, resource: &GroupResource, key: &ObjectKey) -> Option<&SourceId> {
         self.spaces.get(space)?.source_at(resource, key)

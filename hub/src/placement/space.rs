@@ -12,6 +12,7 @@ use super::listing::Listing;
 use super::object::{Object, State};
 use super::rule::{Candidate, PlacementRule, SpaceRule};
 use super::summary::Problems;
+use super::types::Types;
 use super::{Assignment, Change, Destination, GroupResource, PlacementId, SourceId};
 use crate::clean::{Content, Labels, Refusal, Source};
 
@@ -41,6 +42,7 @@ pub(super) struct Space {
     by_key: HashMap<(GroupResource, ObjectKey), u32>,
     pub(super) namespaces: HashMap<Arc<str>, Namespace>,
     listings: BTreeMap<GroupResource, Listing<u32>>,
+    types: Types,
     /// Of the ledger, beside another source of the same key: left by a crash.
     strays: BTreeMap<SourceId, Assignment>,
     /// Assigned sources that are gone from the space.
@@ -144,6 +146,7 @@ impl Space {
             by_key: HashMap::new(),
             namespaces: HashMap::new(),
             listings: BTreeMap::new(),
+            types: Types::default(),
             strays: BTreeMap::new(),
             leaving: BTreeMap::new(),
             dirty: RoaringBitmap::new(),
@@ -215,7 +218,11 @@ impl Space {
     }
 
     /// Returns whether that may change anything.
-    pub(super) fn apply(&mut self, resource: &GroupResource, source: Source) -> bool {
+    pub(super) fn apply(&mut self, resource: &GroupResource, mut source: Source) -> bool {
+        let resource = &self.types.share(resource, &mut source);
+        if let Some((same, _)) = self.namespaces.get_key_value(&source.key.namespace) {
+            source.key.namespace = same.clone();
+        }
         let place = (resource.clone(), source.key.clone());
         if let Some(&index) = self.by_key.get(&place)
             && self.object(index).is_some_and(|object| object.id.uid != source.uid)
@@ -233,6 +240,13 @@ impl Space {
         self.listings.entry(resource.clone()).or_default().saw(index);
         let Source { key: _, uid: _, labels, content } = source;
         self.take(index, labels, content)
+    }
+
+    /// A source and its place, and what version its resource was last seen in, in the words that are kept anyway.
+    pub(super) fn known_as(&self, source: &SourceId, place: &ObjectKey) -> Option<(&SourceId, &ObjectKey, &Arc<str>)> {
+        let index = self.by_key.get(&(source.resource.clone(), place.clone()))?;
+        let object = self.object(*index).filter(|object| object.id == *source)?;
+        Some((&object.id, &object.key, self.types.version(&source.resource)?))
     }
 
     /// An object is there, and nothing of it can be read but where it is: what is known of it stands.
