@@ -12,7 +12,7 @@ use kube::{Api, Client, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tideline_api::SyncTarget;
-use tideline_apiserver::{Admission, Column, Deletion, ResourceKind, VirtualResource};
+use tideline_apiserver::{Admission, Column, Deletion, Page, PageRequest, ResourceKind, UnknownKey, VirtualResource};
 use tideline_common::rollup::Freshness;
 use tideline_common::{Monotonic, TargetId};
 use tokio::sync::watch;
@@ -383,10 +383,11 @@ impl VirtualResource for Resource {
         ])
     }
 
-    fn list(&self, _space: &str, _namespace: Option<&str>) -> Vec<Value> {
+    fn list(&self, _space: &str, request: &PageRequest<'_>) -> Result<Page, UnknownKey> {
         let now = self.shared.now();
-        self.shared
-            .read(|engine| engine.all_remembered().map(|(id, it)| Agent::of(engine, id, it, now).object()).collect())
+        let agents: Vec<_> =
+            self.shared.read(|engine| engine.all_remembered().map(|(id, it)| Agent::of(engine, id, it, now)).collect());
+        Ok(Page::of_all(agents.iter().map(Agent::object).collect(), request))
     }
 
     fn get(&self, _space: &str, _namespace: Option<&str>, name: &str) -> Option<Value> {

@@ -17,6 +17,7 @@ mod history;
 mod inventory;
 mod lineage;
 mod outline;
+mod pages;
 mod remembered;
 mod sources;
 mod targets;
@@ -51,6 +52,7 @@ use remembered::Memory;
 
 pub use lineage::{Belongs, Lineage, belongs};
 pub use outline::{ReportLine, SourceOutline, renamed};
+pub use pages::{Page, PageBound, PagePosition, Within};
 pub use remembered::{Deletion, REVOKED_MAX, RememberedTarget};
 pub use sources::{SourceSeen, Sources, status_digest};
 pub use targets::{Contact, TargetOutline, TargetRecord, Targets};

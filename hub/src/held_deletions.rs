@@ -8,7 +8,7 @@ use kube::{Api, Client};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tideline_api::ApprovedDeletion;
-use tideline_apiserver::{Column, ResourceKind, VirtualResource};
+use tideline_apiserver::{Column, Page, PageRequest, ResourceKind, UnknownKey, VirtualResource};
 use tideline_common::limits::LABEL_VALUE_BYTES_MAX;
 use tideline_common::wire::v1::ObjectReport;
 use tideline_common::{Digest, GroupKind, ObjectKey, Reason, TargetId};
@@ -131,8 +131,8 @@ impl VirtualResource for Resource {
         ])
     }
 
-    fn list(&self, _space: &str, _namespace: Option<&str>) -> Vec<Value> {
-        self.all().iter().map(HeldDeletion::object).collect()
+    fn list(&self, _space: &str, request: &PageRequest<'_>) -> Result<Page, UnknownKey> {
+        Ok(Page::of_all(self.all().iter().map(HeldDeletion::object).collect(), request))
     }
 
     fn get(&self, _space: &str, _namespace: Option<&str>, name: &str) -> Option<Value> {

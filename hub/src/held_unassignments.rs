@@ -10,7 +10,7 @@ use kube::{Api, Client, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tideline_api::{UnassignmentApproval, UnassignmentApprovalSpec};
-use tideline_apiserver::{Column, ResourceKind, VirtualResource};
+use tideline_apiserver::{Column, Page, PageRequest, ResourceKind, UnknownKey, VirtualResource};
 use tideline_common::{Digest, Revision};
 use tokio::sync::watch;
 
@@ -166,8 +166,8 @@ impl VirtualResource for Resource {
         ])
     }
 
-    fn list(&self, _space: &str, _namespace: Option<&str>) -> Vec<Value> {
-        self.all().iter().map(HeldUnassignment::object).collect()
+    fn list(&self, _space: &str, request: &PageRequest<'_>) -> Result<Page, UnknownKey> {
+        Ok(Page::of_all(self.all().iter().map(HeldUnassignment::object).collect(), request))
     }
 
     fn get(&self, _space: &str, _namespace: Option<&str>, name: &str) -> Option<Value> {

@@ -9,7 +9,7 @@ use kube::{Api, Client, ResourceExt};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tideline_api::{HistoryAcceptance, HistoryAcceptanceSpec, ShownHistory};
-use tideline_apiserver::{Column, ResourceKind, VirtualResource};
+use tideline_apiserver::{Column, Page, PageRequest, ResourceKind, UnknownKey, VirtualResource};
 use tideline_common::{Epoch, Revision, TargetId, Version};
 use tokio::sync::watch;
 
@@ -245,6 +245,12 @@ pub(crate) fn resource(shared: &Shared) -> Arc<dyn VirtualResource> {
     Arc::new(Resource { shared: shared.clone() })
 }
 
+impl Resource {
+    fn all(&self) -> Vec<HistoryBreak> {
+        self.shared.read(HistoryBreak::all)
+    }
+}
+
 impl VirtualResource for Resource {
     fn resource(&self) -> ResourceKind {
         virtual_resources::kind(KIND, PLURAL, false)
@@ -261,12 +267,12 @@ impl VirtualResource for Resource {
         ])
     }
 
-    fn list(&self, _space: &str, _namespace: Option<&str>) -> Vec<Value> {
-        self.shared.read(|engine| HistoryBreak::all(engine).iter().map(HistoryBreak::object).collect())
+    fn list(&self, _space: &str, request: &PageRequest<'_>) -> Result<Page, UnknownKey> {
+        Ok(Page::of_all(self.all().iter().map(HistoryBreak::object).collect(), request))
     }
 
-    fn get(&self, space: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
-        self.list(space, namespace).into_iter().find(|object| object["metadata"]["name"] == name)
+    fn get(&self, _space: &str, _namespace: Option<&str>, name: &str) -> Option<Value> {
+        self.all().iter().map(HistoryBreak::object).find(|object| object["metadata"]["name"] == name)
     }
 
     fn changes(&self, _space: &str) -> Option<watch::Receiver<u64>> {

@@ -111,6 +111,8 @@ pub struct Ledger {
     claims: Pages<ClaimId, Arc<Claim>>,
     /// The claims of those that are called otherwise at targets, by the place of their source in its space.
     mapped: Pages<(SpaceName, ObjectKey), BTreeSet<ClaimId>>,
+    /// Where the sources of claims are in their spaces, with how many claims each place has.
+    places: Pages<(SpaceName, ObjectKey), u32>,
     /// Claims of which targets keep something that nothing wants any more.
     kept: Pages<ClaimId, ()>,
     /// Sources by destination and target, less implied namespaces.
@@ -411,11 +413,18 @@ impl Ledger {
         all
     }
 
-    /// The same of one space.
-    pub fn sources_of<'a>(&'a self, space: &SpaceName) -> impl Iterator<Item = SourceView<'a>> + use<'a> {
-        let (claims, space) =
-            (self.claims.range_from(Bound::Included(&before(space, GroupResource::new("", "")))), space.clone());
-        claims.take_while(move |(id, _)| id.source.space == space).map(|(_, claim)| SourceView { claim })
+    /// The first place of a space from here on that has sources or removals, less the removals that do not say whose they are.
+    /// Each place may be that of an implied namespace alone.
+    pub fn next_place(&self, space: &SpaceName, from: Bound<ObjectKey>) -> Option<&ObjectKey> {
+        let from = match from {
+            Bound::Included(key) => Bound::Included((space.clone(), key)),
+            Bound::Excluded(key) => Bound::Excluded((space.clone(), key)),
+            Bound::Unbounded => Bound::Included((space.clone(), ObjectKey::new(GroupKind::new("", ""), "", ""))),
+        };
+        let removed = self.tombstones.next_place(from.clone());
+        let placed = self.places.range_from(from.as_ref()).next().map(|(place, _)| place);
+        let here = [placed, removed].into_iter().flatten().filter(|(of, _)| of == space);
+        here.map(|(_, place)| place).min()
     }
 
     /// The kinds that a space places anything of, and those of every removal that is not confirmed, each by one step.
@@ -454,13 +463,18 @@ impl Ledger {
         self.tombstones.places().iter().flat_map(|at| self.removals_at(at))
     }
 
-    /// Those of the source that was at a place of a space, and those of the same kind of which an older hub did not say whose
-    /// they are.
+    /// Those of the sources that were at a place of a space.
     pub fn removals_from(&self, space: &SpaceName, place: &ObjectKey) -> impl Iterator<Item = RemovalView<'_>> {
-        let removals = self.tombstones.from(space, place);
-        removals.filter_map(|(key, source, tombstones)| {
-            RemovalView::new((key, source, tombstones), &slot::all_held(self.slots.claims(key)))
-        })
+        self.tombstones.from(space, place).filter_map(|removal| self.removal(removal))
+    }
+
+    /// Those of which an older hub did not say whose they are.
+    pub fn removals_unnamed(&self) -> impl Iterator<Item = RemovalView<'_>> {
+        self.tombstones.unnamed().filter_map(|removal| self.removal(removal))
+    }
+
+    fn removal<'a>(&self, removal: (&'a ObjectKey, &'a Uid, &'a Tombstones)) -> Option<RemovalView<'a>> {
+        RemovalView::new(removal, &slot::all_held(self.slots.claims(removal.0)))
     }
 
     fn removals_at<'a>(

@@ -145,6 +145,10 @@ const _: () = assert!(BODY_BYTES_MAX * 10 <= ADMINISTRATOR_BODY_BYTES_MAX);
 pub(crate) const AGENT_SHARE_OF_FREE_ROOM: usize = 4;
 pub(crate) const BODY_BYTES_PER_KEY_FREE: usize = 128 << 10;
 const _: () = assert!(BODY_BYTES_PER_KEY_MAX <= AGENT_BODY_BYTES_MAX / AGENT_SHARE_OF_FREE_ROOM);
+/// Places and copies that one page of rollups or reports looks at while it has the engine: at a microsecond or two for each, as
+/// long as a full poll of an agent.
+pub(crate) const VIRTUAL_PAGE_LOOKS_MAX: usize = 10_000;
+
 /// How long a body that came waits until there is room for it.
 pub(crate) const BODY_ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long a body may take, whatever its size.

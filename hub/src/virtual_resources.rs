@@ -4,19 +4,19 @@
 //! `clusterreports`. Names are `<kind>.<group>.<name>`, and `….<target>` for reports, all in lower case but the names. Where
 //! a namespace is called otherwise at a target, that is `….<target>.<namespace>`: the object may be there in several.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tideline_apiserver::{Column, ResourceKind, VirtualResource};
+use tideline_apiserver::{Column, Page, PageRequest, ResourceKind, UnknownKey, VirtualResource};
 use tideline_common::wire::v1::Progress;
 use tideline_common::{GroupKind, ObjectKey, SpaceName};
 use tokio::sync::watch;
 
-use crate::engine::{Engine, ReportLine, SourceOutline, renamed};
+use crate::engine::{self, Engine, PageBound, PagePosition, ReportLine, SourceOutline, Within, renamed};
+use crate::limits::VIRTUAL_PAGE_LOOKS_MAX;
 use crate::shared::Shared;
 use crate::summary::{Worst, waiting};
 
@@ -125,13 +125,49 @@ impl VirtualResource for Resource {
         self::columns(columns)
     }
 
-    fn list(&self, space: &str, namespace: Option<&str>) -> Vec<Value> {
-        self.objects(space, namespace).into_values().collect()
+    fn selectable(&self) -> &'static [(&'static str, &'static str)] {
+        match self.view {
+            View::Rollups => &[],
+            View::Reports => {
+                &[("target", "target.name"), ("health", "health"), ("progress", "progress"), ("reason", "reason")]
+            }
+        }
+    }
+
+    fn list(&self, space: &str, request: &PageRequest<'_>) -> Result<Page, UnknownKey> {
+        let after: Option<PagePosition> =
+            request.after.map(serde_json::from_str).transpose().map_err(|_| UnknownKey)?;
+        let Ok(space) = space.parse() else { return Ok(Page::default()) };
+        let within = match (self.scope, request.namespace) {
+            (Scope::Cluster, _) => Within::Cluster,
+            (Scope::Namespaced, None) => Within::Namespaces,
+            (Scope::Namespaced, Some(namespace)) => Within::Namespace(namespace),
+        };
+        let bound = PageBound { rows: request.rows, looks: VIRTUAL_PAGE_LOOKS_MAX };
+        // What is read is written as JSON when others may have the engine again.
+        Ok(match self.view {
+            View::Rollups => {
+                let (rows, next) = self.shared.read(|engine| {
+                    let engine::Page { rows, next } = engine.outline_page(&space, within, after.as_ref(), bound);
+                    let named = rows.into_iter().map(|(at, outline)| (at, Named::of(engine, outline)));
+                    (named.collect::<Vec<_>>(), next)
+                });
+                page(&rows, next.as_ref(), rollup)
+            }
+            View::Reports => {
+                let lines = self.shared.read(|engine| engine.line_page(&space, within, after.as_ref(), bound));
+                page(&lines.rows, lines.next.as_ref(), report)
+            }
+        })
     }
 
     fn get(&self, space: &str, namespace: Option<&str>, name: &str) -> Option<Value> {
         let space = space.parse().ok()?;
-        self.shared.read(|engine| self.object(engine, &space, namespace.unwrap_or(""), name))
+        let found = self.shared.read(|engine| self.object(engine, &space, namespace.unwrap_or(""), name))?;
+        Some(match found {
+            Found::Rollup(named) => rollup(&named),
+            Found::Report(line) => report(&line),
+        })
     }
 
     fn changes(&self, _space: &str) -> Option<watch::Receiver<u64>> {
@@ -139,29 +175,40 @@ impl VirtualResource for Resource {
     }
 }
 
-impl Resource {
-    fn objects(&self, space: &str, namespace: Option<&str>) -> BTreeMap<(String, String), Value> {
-        let shown = |key: &ObjectKey| {
-            key.is_namespaced() == (self.scope == Scope::Namespaced)
-                && namespace.is_none_or(|namespace| *namespace == *key.namespace)
-        };
-        self.shared.read(|engine| match self.view {
-            View::Rollups => {
-                engine.outlines(space).filter(|outline| shown(&outline.key)).map(|o| rollup(engine, &o)).collect()
-            }
-            View::Reports => engine.report_lines(space).filter(|line| shown(&line.key)).map(|l| report(&l)).collect(),
-        })
+/// An object as the engine has it.
+enum Found {
+    Rollup(Box<Named>),
+    Report(Box<ReportLine>),
+}
+
+/// An outline with what the targets are called that it names.
+struct Named {
+    outline: SourceOutline,
+    /// In the order of the worst.
+    targets: Vec<String>,
+}
+
+impl Named {
+    fn of(engine: &Engine, outline: SourceOutline) -> Self {
+        let targets = outline.overview.worst.iter().map(|worst| engine.target_name(worst.target)).collect();
+        Self { outline, targets }
     }
+}
+
+fn page<T>(rows: &[(PagePosition, T)], next: Option<&PagePosition>, object: impl Fn(&T) -> Value) -> Page {
+    let key = |at: &PagePosition| serde_json::to_string(at).expect("it holds texts and numbers");
+    let objects = rows.iter().map(|(at, row)| (key(at), object(row))).collect();
+    Page { objects, next: next.map(key) }
 }
 
 impl Resource {
     /// One object, at the cost of one.
-    fn object(&self, engine: &Engine, space: &SpaceName, namespace: &str, name: &str) -> Option<Value> {
+    fn object(&self, engine: &Engine, space: &SpaceName, namespace: &str, name: &str) -> Option<Found> {
         let kinds = engine.outlined_kinds(space);
         let mut meanings = kinds.iter().flat_map(|kind| meanings(kind, namespace, name));
         meanings.find_map(|(key, target)| match (self.view, target) {
-            (View::Rollups, None) => Some(rollup(engine, &engine.outline_of(space, &key)?).1),
-            (View::Reports, Some(target)) => Some(report(&engine.report_line_of(space, &key, target)?).1),
+            (View::Rollups, None) => Some(Found::Rollup(Box::new(Named::of(engine, engine.outline_of(space, &key)?)))),
+            (View::Reports, Some(target)) => Some(Found::Report(Box::new(engine.report_line_of(space, &key, target)?))),
             (View::Rollups, Some(_)) | (View::Reports, None) => None,
         })
     }
@@ -184,15 +231,16 @@ fn meanings<'a>(
         .map(move |(name, target)| (ObjectKey::new(kind.clone(), namespace.clone(), name), target))
 }
 
-fn rollup(engine: &Engine, outline: &SourceOutline) -> ((String, String), Value) {
+fn rollup(Named { outline, targets }: &Named) -> Value {
     let SourceOutline { source, key, destinations, generation, overview } = outline;
     let name = object_name(key);
     let worst: Vec<_> = overview
         .worst
         .iter()
-        .map(|worst| {
-            let Worst { target, key: at, reason, message, .. } = worst;
-            let mut worst = json!({"target": engine.target_name(*target), "reason": reason, "message": message});
+        .zip(targets)
+        .map(|(worst, target)| {
+            let Worst { key: at, reason, message, .. } = worst;
+            let mut worst = json!({"target": target, "reason": reason, "message": message});
             if let Some(namespace) = renamed(key, at) {
                 worst["namespace"] = json!(namespace);
             }
@@ -216,10 +264,10 @@ fn rollup(engine: &Engine, outline: &SourceOutline) -> ((String, String), Value)
         made.0.values_mut().for_each(|sum| sum.tally.bound_reasons());
         object["associated"] = json!(made);
     }
-    ((key.namespace.to_string(), name), object)
+    object
 }
 
-fn report(line: &ReportLine) -> ((String, String), Value) {
+fn report(line: &ReportLine) -> Value {
     let ReportLine { source, key, destination, target, target_name, leaving, report, made } = line;
     let name = format!("{}.{}", object_name(key), line.name());
     let mut object = json!({
@@ -261,7 +309,7 @@ fn report(line: &ReportLine) -> ((String, String), Value) {
             object["waiting"] = json!(waiting);
         }
     }
-    ((key.namespace.to_string(), name), object)
+    object
 }
 
 /// The namespace that an object is in, or is.

@@ -3,6 +3,7 @@
 use crate::catalog::{Served, Source};
 use crate::query::ListOptions;
 use crate::status::ApiError;
+use crate::virtual_resource::VirtualResource;
 
 fn selectable(served: &Served) -> &'static [&'static str] {
     match (served.resource.group.as_str(), served.resource.plural.as_str()) {
@@ -40,6 +41,14 @@ fn selectable(served: &Served) -> &'static [&'static str] {
     }
 }
 
+/// The options with the fields of a computed kind by their paths.
+pub(crate) fn located(source: &dyn VirtualResource, mut options: ListOptions) -> ListOptions {
+    for (field, path) in source.selectable() {
+        options.fields.locate(field, path);
+    }
+    options
+}
+
 /// Refuses a selector over a field that is not indexed for the kind, as a real server does.
 pub(crate) fn check(served: &Served, options: &ListOptions) -> Result<(), ApiError> {
     for field in options.fields.fields() {
@@ -47,7 +56,8 @@ pub(crate) fn check(served: &Served, options: &ListOptions) -> Result<(), ApiErr
             || selectable(served).contains(&field)
             || match &served.source {
                 Source::Custom(custom) => custom.selectable.iter().any(|own| own == field),
-                Source::BuiltIn(_) | Source::Virtual(_) | Source::Review => false,
+                Source::Virtual(source) => source.selectable().iter().any(|(own, _)| *own == field),
+                Source::BuiltIn(_) | Source::Review => false,
             };
         if !known {
             return Err(ApiError::bad_request(format!(

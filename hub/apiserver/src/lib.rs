@@ -47,6 +47,7 @@ mod render;
 mod review;
 mod scale;
 mod table;
+mod virtual_list;
 mod watch;
 mod write;
 
@@ -65,4 +66,4 @@ pub use identity::{
 };
 pub use router::SpaceService;
 pub use server::{ApiServer, Config, Error, SpaceConfig};
-pub use virtual_resource::{Column, VirtualResource};
+pub use virtual_resource::{Column, Page, PageRequest, UnknownKey, VirtualResource};

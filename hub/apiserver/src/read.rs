@@ -5,6 +5,7 @@ use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use futures::stream;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tideline_store::{KeyRange, Page, Revision};
@@ -16,13 +17,13 @@ use crate::render::{Renderer, join, list_tail};
 use crate::server::{Call, Place, Reply};
 use crate::status::ApiError;
 use crate::virtual_resource::complete;
-use crate::{fields, keys, object, virtual_resource};
+use crate::{fields, keys, object, virtual_list};
 
 /// Objects read from the store at once while a list is written; with objects of 1 MiB that is 128 MiB at the very
 /// worst, and with those of 3 KiB one read is half a MiB.
 const PAGE: usize = 128;
 /// Objects in one page that a client asks for; with more it gets this many and a continue token.
-const LIMIT_MAX: usize = 5_000;
+pub(crate) const LIMIT_MAX: usize = 5_000;
 
 pub(crate) async fn get(call: &Call, place: &Place, name: &str) -> Result<Reply, ApiError> {
     let shape = negotiate::shape(&call.headers)?;
@@ -61,17 +62,30 @@ struct Token {
 const TOKEN_VERSION: &str = "meta.k8s.io/v1";
 
 impl Token {
-    fn encode(&self) -> String {
-        BASE64_URL_SAFE_NO_PAD.encode(json!(self).to_string())
-    }
-
     fn decode(text: &str) -> Result<Self, ApiError> {
-        let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok();
-        let token: Option<Self> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        token
-            .filter(|token| token.v == TOKEN_VERSION)
-            .ok_or_else(|| ApiError::bad_request("continue key is not valid: it was not made by this server"))
+        decode_token(text).filter(|token: &Self| token.v == TOKEN_VERSION).ok_or_else(foreign_token)
     }
+}
+
+/// A continue token as clients see it.
+pub(crate) fn encode_token(token: &impl Serialize) -> String {
+    BASE64_URL_SAFE_NO_PAD.encode(json!(token).to_string())
+}
+
+pub(crate) fn decode_token<T: DeserializeOwned>(text: &str) -> Option<T> {
+    let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()?;
+    serde_json::from_slice(&bytes).ok()
+}
+
+pub(crate) fn foreign_token() -> ApiError {
+    ApiError::bad_request("continue key is not valid: it was not made by this server")
+}
+
+pub(crate) fn expired_token() -> ApiError {
+    ApiError::expired(
+        "The provided continue parameter is too old to display a consistent list result. You must start a new list \
+         without the continue parameter.",
+    )
 }
 
 /// The keys that a list or watch is about: one key where the selector names the object.
@@ -94,20 +108,7 @@ pub(crate) async fn list(call: &Call, place: &Place, options: ListOptions) -> Re
     let shape = negotiate::shape(&call.headers)?;
     fields::check(&place.served, &options)?;
     if let Source::Virtual(source) = &place.served.source {
-        let version = call.inner.store.revision().0;
-        let renderer = Renderer::new(call, &place.served, shape);
-        let (space, namespace) = (&call.space.name, place.namespace.as_deref());
-        let all = virtual_resource::read(source.as_ref(), &place.served, space, namespace, &options);
-        let items: Vec<Value> = all
-            .into_iter()
-            .map(|one| complete(&place.served, one, version))
-            .filter(|one| options.labels.matches(one) && options.fields.matches(one))
-            .map(|one| renderer.item(one))
-            .collect();
-        let mut out = renderer.list_head();
-        join(&mut out, &items, true);
-        out.push_str(&list_tail(&json!({"resourceVersion": version.to_string()})));
-        return Ok(Reply::stream(Body::from(out)));
+        return virtual_list::list(call, place, source, options, shape).await;
     }
     let mut range = range(call, place, &options);
     let base = range.start.clone();
@@ -124,10 +125,7 @@ pub(crate) async fn list(call: &Call, place: &Place, options: ListOptions) -> Re
     }
     let first = call.inner.store.range(range.clone(), at, page_size(options.limit)).await.map_err(|error| {
         match (error, &options.continue_token) {
-            (tideline_store::Error::Compacted { .. }, Some(_)) => ApiError::expired(
-                "The provided continue parameter is too old to display a consistent list result. You must start a \
-                 new list without the continue parameter.",
-            ),
+            (tideline_store::Error::Compacted { .. }, Some(_)) => expired_token(),
             (error, _) => error.into(),
         }
     })?;
@@ -184,7 +182,8 @@ impl Writer {
         }
         if more {
             let start = String::from_utf8_lossy(&self.range.start[self.base.len()..]).into_owned();
-            metadata["continue"] = Token { v: TOKEN_VERSION.into(), rv: self.revision.0, start }.encode().into();
+            let token = Token { v: TOKEN_VERSION.into(), rv: self.revision.0, start };
+            metadata["continue"] = encode_token(&token).into();
         }
         Ok(Some(metadata))
     }

@@ -186,6 +186,13 @@ impl FieldSelector {
         self.0.iter().find(|one| one.equal && one.field == field).map(|one| one.value.as_str())
     }
 
+    /// What is compared as `field` is found at `path`.
+    pub(crate) fn locate(&mut self, field: &str, path: &str) {
+        for comparison in self.0.iter_mut().filter(|comparison| comparison.field == field) {
+            path.clone_into(&mut comparison.field);
+        }
+    }
+
     pub(crate) fn matches(&self, object: &Value) -> bool {
         self.0.iter().all(|Comparison { field, value, equal }| (field_text(object, field) == *value) == *equal)
     }

@@ -21,6 +21,7 @@ use crate::identity::{Admission, Authorizer, Identity};
 use crate::keys;
 use crate::schema::validate::is_dns_label;
 use crate::status::ApiError;
+use crate::virtual_list::Run;
 use crate::virtual_resource::VirtualResource;
 
 /// What holds for the whole server.
@@ -86,6 +87,7 @@ pub(crate) struct Inner {
     spaces: RwLock<BTreeMap<Arc<str>, Arc<Space>>>,
     /// Definitions by digest, for as long as a catalog holds them.
     compiled: Mutex<HashMap<[u8; 32], Weak<Definition>>>,
+    pub(crate) run: Run,
 }
 
 impl ApiServer {
@@ -95,7 +97,8 @@ impl ApiServer {
     ///
     /// The store failed, or a record in it cannot be read.
     pub async fn new(store: Arc<dyn Store>, config: Config) -> Result<Arc<Self>, Error> {
-        let inner = Arc::new(Inner { store, config, spaces: RwLock::default(), compiled: Mutex::default() });
+        let (spaces, compiled) = (RwLock::default(), Mutex::default());
+        let inner = Arc::new(Inner { store, config, spaces, compiled, run: Run::begin() });
         for (name, deleting) in inner.spaces_at(None).await? {
             let space = Space::new(&name, SpaceConfig::default(), deleting);
             inner.refresh(&space).await?;

@@ -6,7 +6,11 @@ use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::catalog::{ResourceKind, Served, Source};
+use crate::object;
 use crate::query::ListOptions;
+
+/// Objects asked for at once. With 1,000 bytes each that is half a MiB.
+const PAGE: usize = 500;
 
 /// A column of a virtual resource in `kubectl get`.
 #[derive(Clone, Debug)]
@@ -19,6 +23,46 @@ pub struct Column {
     /// Zero is always shown; others with `-o wide` only.
     pub priority: i32,
 }
+
+/// One part of a list.
+#[derive(Clone, Copy, Debug)]
+pub struct PageRequest<'a> {
+    /// None for those of all namespaces.
+    pub namespace: Option<&'a str>,
+    /// The part begins behind this key; none for the first one.
+    pub after: Option<&'a str>,
+    /// So many objects are enough; never zero.
+    pub rows: usize,
+}
+
+/// What a part of a list holds, at the moment at which it was read.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// Objects in the order of the list, each with the key behind which the list goes on from it.
+    pub objects: Vec<(String, Value)>,
+    /// The key behind which the list goes on; none at its end. It may be there without any object.
+    pub next: Option<String>,
+}
+
+impl Page {
+    /// All that follows, of a kind that has few objects: they are computed anew for each page. The order is that of
+    /// namespaces and names.
+    pub fn of_all(objects: Vec<Value>, request: &PageRequest<'_>) -> Self {
+        let keyed = |object: Value| {
+            let namespace = object::namespace(&object).unwrap_or_default();
+            (format!("{namespace}/{}", object::name(&object)), object)
+        };
+        let mut objects: Vec<_> = objects.into_iter().map(keyed).collect();
+        objects.retain(|(key, _)| request.after.is_none_or(|after| key.as_str() > after));
+        objects.sort_by(|(one, _), (other, _)| one.cmp(other));
+        Self { objects, next: None }
+    }
+}
+
+/// A key that the resource has never given out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the key is not one of this resource")]
+pub struct UnknownKey;
 
 /// A kind whose objects are computed when they are read. Nothing of it is stored, fed, or written by clients.
 ///
@@ -36,9 +80,23 @@ pub trait VirtualResource: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// All objects of a space, or of one of its namespaces. `apiVersion` and `kind` may be left out; `metadata.name`
-    /// may not. A `metadata.uid` and `resourceVersion` are made up where missing.
-    fn list(&self, space: &str, namespace: Option<&str>) -> Vec<Value>;
+    /// What a field selector may name beside `metadata.name` and `metadata.namespace`, each with its path in an object, such
+    /// as `target.name`.
+    fn selectable(&self) -> &'static [(&'static str, &'static str)] {
+        &[]
+    }
+
+    /// One page of the objects of a space, or of one of its namespaces. `apiVersion` and `kind` may be left out;
+    /// `metadata.name` may not. A `metadata.uid` and `resourceVersion` are made up where missing.
+    ///
+    /// A list is read page by page, with other work in between, so one call should take milliseconds. The order is up to
+    /// the resource and must be stable: an object that is there all the time is in the list once, whatever comes and goes
+    /// meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// `request.after` is no key of this resource. It may come from a client.
+    fn list(&self, space: &str, request: &PageRequest<'_>) -> Result<Page, UnknownKey>;
 
     fn get(&self, space: &str, namespace: Option<&str>, name: &str) -> Option<Value>;
 
@@ -66,19 +124,65 @@ pub(crate) fn served(source: &Arc<dyn VirtualResource>) -> Arc<Served> {
     })
 }
 
-/// What a list or a watch may mean: the one object that it names, or all.
-pub(crate) fn read(
-    source: &dyn VirtualResource,
-    served: &Served,
-    space: &str,
-    namespace: Option<&str>,
-    options: &ListOptions,
-) -> Vec<Value> {
-    match options.fields.exact("metadata.name") {
-        Some(name) if namespace.is_some() || !served.resource.namespaced => {
-            source.get(space, namespace, name).into_iter().collect()
+/// Reads what a list or a watch may mean, part by part: the one object that it names, or all.
+pub(crate) struct Reader {
+    source: Arc<dyn VirtualResource>,
+    space: Arc<str>,
+    namespace: Option<String>,
+    /// The one object that it names.
+    one: Option<String>,
+    next: Next,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    First,
+    After(String),
+    End,
+}
+
+impl Reader {
+    pub(crate) fn new(
+        source: &Arc<dyn VirtualResource>,
+        space: &Arc<str>,
+        namespace: Option<&str>,
+        options: &ListOptions,
+    ) -> Self {
+        let namespaced = source.resource().namespaced;
+        let selected =
+            || options.fields.exact("metadata.namespace").filter(|namespace| namespaced && !namespace.is_empty());
+        let namespace = namespace.or_else(selected).map(str::to_owned);
+        let one = options.fields.exact("metadata.name").filter(|_| namespace.is_some() || !namespaced);
+        let one = one.map(str::to_owned);
+        Self { source: Arc::clone(source), space: Arc::clone(space), namespace, one, next: Next::First }
+    }
+
+    pub(crate) fn begin_after(&mut self, key: String) {
+        self.next = Next::After(key);
+    }
+
+    pub(crate) fn next(&self) -> &Next {
+        &self.next
+    }
+
+    /// The next objects, each with its key; a page's worth, or `rows` if that is less.
+    pub(crate) fn read(&mut self, rows: usize) -> Result<Vec<(String, Value)>, UnknownKey> {
+        let namespace = self.namespace.as_deref();
+        if let Some(name) = &self.one {
+            let first = self.next == Next::First;
+            self.next = Next::End;
+            let found = if first { self.source.get(&self.space, namespace, name) } else { None };
+            return Ok(found.map(|object| (name.clone(), object)).into_iter().collect());
         }
-        Some(_) | None => source.list(space, namespace),
+        let after = match &self.next {
+            Next::First => None,
+            Next::After(key) => Some(key.as_str()),
+            Next::End => return Ok(Vec::new()),
+        };
+        let request = PageRequest { namespace, after, rows: rows.clamp(1, PAGE) };
+        let Page { objects, next } = self.source.list(&self.space, &request)?;
+        self.next = next.map_or(Next::End, Next::After);
+        Ok(objects)
     }
 }
 

@@ -18,8 +18,8 @@ use crate::render::Renderer;
 use crate::server::{Call, Place, Reply};
 use crate::status::ApiError;
 use crate::table::Include;
-use crate::virtual_resource::{VirtualResource, complete};
-use crate::{fields, keys, object, read, virtual_resource};
+use crate::virtual_resource::{Next, Reader, VirtualResource, complete};
+use crate::{fields, keys, object, read};
 
 /// How long a watch lives that names no timeout; real servers take between 30 and 60 minutes.
 const LIFETIME: Duration = Duration::from_mins(45);
@@ -271,7 +271,7 @@ impl Watching {
     }
 }
 
-/// A watch over computed objects: after every change of the counter the list is computed again and compared.
+/// A watch over computed objects: after every change of the counter the list is read again, page by page, and compared.
 struct VirtualWatch {
     source: Arc<dyn VirtualResource>,
     space: Arc<str>,
@@ -301,6 +301,7 @@ fn watch_virtual(
     let changes = source
         .changes(&call.space.name)
         .ok_or_else(|| ApiError::method_not_allowed(format!("{} cannot be watched", place.served.resource.plural)))?;
+    let view = View { options: fields::located(source.as_ref(), view.options), ..view };
     let watch = VirtualWatch {
         source,
         space: Arc::clone(&call.space.name),
@@ -333,12 +334,12 @@ impl VirtualWatch {
                 }
                 sleep_until(pause_ends.min(self.deadline)).await;
                 self.changes.mark_unchanged();
-                self.refresh(false);
+                self.refresh(false).await;
             } else {
                 let asked = self.view.options.resource_version.unwrap_or(0);
                 let state = self.view.options.send_initial_events.unwrap_or(asked == 0);
                 self.changes.mark_unchanged();
-                self.refresh(!state);
+                self.refresh(!state).await;
                 if self.view.options.send_initial_events == Some(true) && self.view.options.bookmarks {
                     self.ready.push_back(self.view.bookmark(self.store.revision(), true));
                 }
@@ -346,23 +347,19 @@ impl VirtualWatch {
         }
     }
 
-    fn refresh(&mut self, silent: bool) {
+    /// Reads the objects page by page. What changes behind a page moves the counter, which was taken before the first one: the
+    /// next refresh tells it.
+    async fn refresh(&mut self, silent: bool) {
         let begun = Instant::now();
         let version = self.store.revision().0;
         let mut fresh = BTreeMap::new();
-        let (served, namespace) = (&self.view.served, self.namespace.as_deref());
-        for object in virtual_resource::read(self.source.as_ref(), served, &self.space, namespace, &self.view.options) {
-            let id = (object::namespace(&object).unwrap_or_default().to_owned(), object::name(&object).to_owned());
-            let whole = complete(&self.view.served, object.clone(), version);
-            if self.view.matches(&whole) {
-                match self.known.get(&id) {
-                    Some(known) if *known == object => {}
-                    Some(_) if !silent => self.ready.push_back(self.view.line("MODIFIED", whole)),
-                    None if !silent => self.ready.push_back(self.view.line("ADDED", whole)),
-                    Some(_) | None => {}
-                }
-                fresh.insert(id, object);
+        let mut reader = Reader::new(&self.source, &self.space, self.namespace.as_deref(), &self.view.options);
+        while *reader.next() != Next::End {
+            let objects = reader.read(usize::MAX).expect("all keys are the resource's own");
+            for (_, object) in objects {
+                self.compare(object, version, silent, &mut fresh);
             }
+            tokio::task::yield_now().await;
         }
         for (id, object) in std::mem::replace(&mut self.known, fresh) {
             if !self.known.contains_key(&id) {
@@ -371,6 +368,22 @@ impl VirtualWatch {
             }
         }
         self.pause_ends = Some(Instant::now() + pause_after(begun.elapsed()));
+    }
+
+    /// Tells how one object differs from what the client knows. Of two with one name, the first counts.
+    fn compare(&mut self, object: Value, version: u64, silent: bool, fresh: &mut BTreeMap<(String, String), Value>) {
+        let id = (object::namespace(&object).unwrap_or_default().to_owned(), object::name(&object).to_owned());
+        let whole = complete(&self.view.served, object.clone(), version);
+        if fresh.contains_key(&id) || !self.view.matches(&whole) {
+            return;
+        }
+        match self.known.get(&id) {
+            Some(known) if *known == object => {}
+            Some(_) if !silent => self.ready.push_back(self.view.line("MODIFIED", whole)),
+            None if !silent => self.ready.push_back(self.view.line("ADDED", whole)),
+            Some(_) | None => {}
+        }
+        fresh.insert(id, object);
     }
 }
 

@@ -11,6 +11,7 @@ mod api {
     mod limits;
     mod list;
     mod objects;
+    mod pages;
     mod scale;
     mod spaces;
     mod watch;

@@ -41,40 +41,42 @@ pub struct ReportLine {
     pub made: Option<Arc<AssociatedReport>>,
 }
 
+/// Removals with their sources, by the places of these.
+pub(super) type Unnamed<'a> = BTreeMap<ObjectKey, Vec<(RemovalView<'a>, SourceRef)>>;
+
+/// What targets have or should have of one object, or have not removed yet.
+pub(super) struct Copies<'a> {
+    removals: Vec<(&'a SourceRef, &'a RemovalView<'a>)>,
+    /// With the targets that each is assigned to.
+    placed: Vec<(SourceView<'a>, RoaringBitmap)>,
+    /// All of their targets.
+    pub(super) targets: RoaringBitmap,
+}
+
 /// One source: its claims, if it is assigned anywhere, and what of it targets have not confirmed to be gone.
-struct Whole<'a> {
+pub(super) struct Whole<'a> {
     source: SourceRef,
     views: Vec<SourceView<'a>>,
     removals: Vec<RemovalView<'a>>,
 }
 
 impl Engine {
-    /// Every placed object of a space. First those that are only to be removed by now, so that what was made anew in such
-    /// a place is the last word about it.
-    pub fn outlines(&self, space: &str) -> impl Iterator<Item = SourceOutline> {
-        self.wholes(space).into_iter().map(|whole| self.outline(&whole))
-    }
-
-    /// What every target says of every object of a space that it has or should have, or has not removed yet; in the
-    /// order of [`Engine::outlines`].
-    pub fn report_lines(&self, space: &str) -> impl Iterator<Item = ReportLine> {
-        self.wholes(space).into_iter().flat_map(|whole| self.lines(&whole))
-    }
-
-    /// One of [`Engine::outlines`], at the cost of one.
+    /// The object at a place of a space, with the state of its copies.
     pub fn outline_of(&self, space: &SpaceName, key: &ObjectKey) -> Option<SourceOutline> {
-        self.wholes_at(space, key).last().map(|whole| self.outline(whole))
+        self.wholes_at(space, key, &self.unnamed(space, Some(&key.kind))).last().map(|whole| self.outline(whole))
     }
 
-    /// One of [`Engine::report_lines`], at the cost of those of its object. `name` is what tells it apart from these, see
-    /// [`ReportLine::name`].
+    /// What one target says of the object at a place of a space, see [`ReportLine::name`].
     pub fn report_line_of(&self, space: &SpaceName, key: &ObjectKey, name: &str) -> Option<ReportLine> {
-        let mut lines: Vec<_> = self.wholes_at(space, key).iter().flat_map(|whole| self.lines(whole)).collect();
-        lines.reverse();
-        lines.into_iter().find(|line| line.name() == name)
+        let wholes = self.wholes_at(space, key, &self.unnamed(space, Some(&key.kind)));
+        let copies = Copies::of(&wholes);
+        let mut meant = copies.targets.iter().filter(|index| {
+            self.ledger.target_at(*index).is_some_and(|target| name.starts_with(&self.target_name(target)))
+        });
+        meant.find_map(|index| self.lines_at(&copies, index).remove(name))
     }
 
-    /// The kinds of all of these.
+    /// The kinds of all objects that have an outline.
     pub fn outlined_kinds(&self, space: &SpaceName) -> BTreeSet<&GroupKind> {
         self.ledger.kinds_of(space)
     }
@@ -97,44 +99,25 @@ impl Engine {
         }
     }
 
-    /// Every source of a space, those last that are assigned anywhere.
-    fn wholes(&self, space: &str) -> Vec<Whole<'_>> {
-        let Ok(space) = space.parse::<SpaceName>() else { return Vec::new() };
-        let views = self.ledger.sources_of(&space);
-        self.joined(&space, self.ledger.removals().collect(), views)
+    /// The removals of which an older hub did not say whose they are, by the place of their source.
+    pub(super) fn unnamed(&self, space: &SpaceName, of: Option<&GroupKind>) -> Unnamed<'_> {
+        let removals = self.ledger.removals_unnamed().filter(|removal| of.is_none_or(|kind| removal.key.kind == *kind));
+        let mut unnamed = Unnamed::new();
+        for (removal, source) in self.with_sources(removals.collect(), space) {
+            unnamed.entry(source.key(&removal.key.kind)).or_default().push((removal, source));
+        }
+        unnamed
     }
 
-    /// The same of one place.
-    fn wholes_at(&self, space: &SpaceName, key: &ObjectKey) -> Vec<Whole<'_>> {
-        let views = self.ledger.sources_from(space, key);
-        let mut wholes = self.joined(space, self.ledger.removals_from(space, key).collect(), views);
+    /// The sources at a place of a space. First those that are only to be removed by now, so that what was made anew in their
+    /// place is the last word about it.
+    pub(super) fn wholes_at<'a>(&'a self, space: &SpaceName, key: &ObjectKey, unnamed: &Unnamed<'a>) -> Vec<Whole<'a>> {
+        let removals = self.ledger.removals_from(space, key);
+        let named = removals.filter_map(|removal| Some((removal.origin?.clone(), removal)));
+        let named = named.map(|(source, removal)| (removal, source));
+        let removals = named.chain(unnamed.get(key).into_iter().flatten().cloned());
+        let mut wholes = joined(removals, self.ledger.sources_from(space, key));
         wholes.retain(|whole| whole.place().as_ref() == Some(key));
-        wholes
-    }
-
-    fn joined<'a>(
-        &self,
-        space: &SpaceName,
-        removals: Vec<RemovalView<'a>>,
-        views: impl Iterator<Item = SourceView<'a>>,
-    ) -> Vec<Whole<'a>> {
-        let mut leaving: BTreeMap<Uid, Whole<'a>> = BTreeMap::new();
-        for (removal, source) in self.with_sources(removals, space) {
-            let whole = || Whole { source: source.clone(), views: Vec::new(), removals: Vec::new() };
-            leaving.entry(source.uid.clone()).or_insert_with(whole).removals.push(removal);
-        }
-        let mut placed: Vec<Whole<'a>> = Vec::new();
-        for view in views.filter(|view| !view.assigned().is_empty()) {
-            let source = view.source();
-            if let Some(whole) = placed.last_mut().filter(|whole| whole.source.uid == source.uid) {
-                whole.views.push(view);
-            } else {
-                let removals = leaving.remove(&source.uid).map(|whole| whole.removals).unwrap_or_default();
-                placed.push(Whole { source: source.clone(), views: vec![view], removals });
-            }
-        }
-        let mut wholes: Vec<_> = leaving.into_values().collect();
-        wholes.append(&mut placed);
         wholes
     }
 
@@ -162,7 +145,7 @@ impl Engine {
         named.collect()
     }
 
-    fn outline(&self, whole: &Whole<'_>) -> SourceOutline {
+    pub(super) fn outline(&self, whole: &Whole<'_>) -> SourceOutline {
         let expected = whole.views.iter().flat_map(|view| self.expected(*view));
         let leaving = whole.removals.iter().flat_map(|removal| {
             let targets = removal.targets.iter().filter_map(|index| self.ledger.target_at(index));
@@ -195,31 +178,29 @@ impl Engine {
         })
     }
 
-    /// First of what is to be removed, so that what is assigned there is the last word about it.
-    fn lines(&self, whole: &Whole<'_>) -> Vec<ReportLine> {
-        let at = |targets: RoaringBitmap| targets.into_iter().filter_map(|index| self.ledger.target_at(index));
-        let leaving = whole.removals.iter().flat_map(|removal| {
-            at(removal.targets.clone()).map(|target| {
-                let line = self.line(&whole.source, removal.key, target);
-                // What was said while it was assigned does not hold any more.
-                let removing =
-                    |report: &Arc<ObjectReport>| matches!(report.progress, Progress::Deleting | Progress::DeletionHeld);
-                ReportLine { leaving: true, report: line.report.filter(removing), made: None, ..line }
-            })
-        });
-        let placed = whole.views.iter().flat_map(|view| {
-            let placed = (view.assigned() & view.held()).into_iter();
-            placed.filter_map(|index| Some(self.placed_line(*view, index, self.ledger.target_at(index)?)))
-        });
-        let waiting = whole.views.iter().flat_map(|view| {
-            let report = Arc::new(withheld_for_another(view.key(), &view.source().uid));
-            at(view.waiting()).map(move |target| ReportLine {
-                report: Some(Arc::clone(&report)),
-                made: None,
-                ..self.line(view.source(), view.key(), target)
-            })
-        });
-        leaving.chain(placed).chain(waiting).collect()
+    /// What one target says of its copies, by their names. First of what is to be removed, so that what is assigned there is
+    /// the last word about it.
+    pub(super) fn lines_at(&self, copies: &Copies<'_>, index: TargetIndex) -> BTreeMap<String, ReportLine> {
+        let Some(target) = self.ledger.target_at(index) else { return BTreeMap::new() };
+        let mut lines = BTreeMap::new();
+        for (source, removal) in copies.removals.iter().filter(|(_, removal)| removal.targets.contains(index)) {
+            let line = self.line(source, removal.key, target);
+            // What was said while it was assigned does not hold any more.
+            let removing =
+                |report: &Arc<ObjectReport>| matches!(report.progress, Progress::Deleting | Progress::DeletionHeld);
+            let line = ReportLine { leaving: true, report: line.report.filter(removing), made: None, ..line };
+            lines.insert(line.name(), line);
+        }
+        for (view, _) in copies.placed.iter().filter(|(_, assigned)| assigned.contains(index)) {
+            let line = if view.held().contains(index) {
+                self.placed_line(*view, index, target)
+            } else {
+                let report = Arc::new(withheld_for_another(view.key(), &view.source().uid));
+                ReportLine { report: Some(report), made: None, ..self.line(view.source(), view.key(), target) }
+            };
+            lines.insert(line.name(), line);
+        }
+        lines
     }
 
     fn placed_line(&self, view: SourceView<'_>, index: TargetIndex, target: TargetId) -> ReportLine {
@@ -247,7 +228,51 @@ impl Engine {
     }
 }
 
+/// Puts together what belongs to one source.
+fn joined<'a>(
+    removals: impl Iterator<Item = (RemovalView<'a>, SourceRef)>,
+    views: impl Iterator<Item = SourceView<'a>>,
+) -> Vec<Whole<'a>> {
+    let mut leaving: BTreeMap<Uid, Whole<'a>> = BTreeMap::new();
+    for (removal, source) in removals {
+        let whole = || Whole { source: source.clone(), views: Vec::new(), removals: Vec::new() };
+        leaving.entry(source.uid.clone()).or_insert_with(whole).removals.push(removal);
+    }
+    let mut placed: Vec<Whole<'a>> = Vec::new();
+    for view in views.filter(|view| !view.assigned().is_empty()) {
+        let source = view.source();
+        if let Some(whole) = placed.iter_mut().find(|whole| whole.source.uid == source.uid) {
+            whole.views.push(view);
+        } else {
+            let removals = leaving.remove(&source.uid).map(|whole| whole.removals).unwrap_or_default();
+            placed.push(Whole { source: source.clone(), views: vec![view], removals });
+        }
+    }
+    leaving.into_values().chain(placed).collect()
+}
+
+impl<'a> Copies<'a> {
+    pub(super) fn of(wholes: &'a [Whole<'a>]) -> Self {
+        let mut copies = Self { removals: Vec::new(), placed: Vec::new(), targets: RoaringBitmap::new() };
+        for whole in wholes {
+            copies.removals.extend(whole.removals.iter().map(|removal| (&whole.source, removal)));
+            copies.placed.extend(whole.views.iter().map(|view| (*view, view.assigned())));
+        }
+        let removed = copies.removals.iter().map(|(_, removal)| &removal.targets);
+        let placed = copies.placed.iter().map(|(_, assigned)| assigned);
+        copies.targets = removed.chain(placed).fold(RoaringBitmap::new(), |all, targets| all | targets);
+        copies
+    }
+}
+
 impl Whole<'_> {
+    /// How many copies an outline of it looks at.
+    pub(super) fn copies(&self) -> usize {
+        let placed: u64 = self.views.iter().map(|view| view.assigned().len()).sum();
+        let leaving: u64 = self.removals.iter().map(|removal| removal.targets.len()).sum();
+        usize::try_from(placed + leaving).unwrap_or(usize::MAX)
+    }
+
     fn place(&self) -> Option<ObjectKey> {
         self.destinations().next().map(|key| self.source.key(&key.kind))
     }

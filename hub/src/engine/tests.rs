@@ -26,6 +26,7 @@ mod history;
 mod keys;
 mod names;
 mod no_news;
+mod pages;
 mod quarantine;
 mod returning;
 mod stolen_key;

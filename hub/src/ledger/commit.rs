@@ -246,12 +246,14 @@ impl Ledger {
         if !claim.kept.is_empty() {
             self.kept.insert(claim.id.clone(), ());
         }
+        let place = (claim.source.space.clone(), claim.place());
         if claim.id.destination.is_some() {
-            let place = (claim.source.space.clone(), claim.place());
             let mut there = self.mapped.get(&place).cloned().unwrap_or_default();
             there.insert(claim.id.clone());
-            self.mapped.insert(place, there);
+            self.mapped.insert(place.clone(), there);
         }
+        let claims = self.places.get(&place).copied().unwrap_or_default();
+        self.places.insert(place, claims + 1);
         self.claims.insert(claim.id.clone(), claim);
     }
 
@@ -264,6 +266,12 @@ impl Ledger {
             there.remove(id);
             if there.is_empty() {
                 self.mapped.remove(&place);
+            }
+        }
+        if let Some(claims) = self.places.get_mut(&place) {
+            *claims -= 1;
+            if *claims == 0 {
+                self.places.remove(&place);
             }
         }
     }

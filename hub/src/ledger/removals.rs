@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use tideline_common::{ObjectKey, SpaceName, Uid};
 
@@ -33,16 +34,24 @@ impl Removals {
         self.places.get(key)?.get(source)
     }
 
-    /// What is being removed of a source that was at this place, and whatever does not say whose it is.
+    /// What is being removed of sources that were at this place.
     pub(super) fn from(
         &self,
         space: &SpaceName,
         place: &ObjectKey,
     ) -> impl Iterator<Item = (&ObjectKey, &Uid, &Tombstones)> {
         let named = self.from.get(&(space.clone(), place.clone())).into_iter().flatten();
-        let kind = place.kind.clone();
-        let unnamed = self.unnamed.iter().filter(move |(key, _)| key.kind == kind);
-        named.chain(unnamed).filter_map(|(key, source)| Some((key, source, self.get(key, source)?)))
+        named.filter_map(|(key, source)| Some((key, source, self.get(key, source)?)))
+    }
+
+    /// What does not say whose it is.
+    pub(super) fn unnamed(&self) -> impl Iterator<Item = (&ObjectKey, &Uid, &Tombstones)> {
+        self.unnamed.iter().filter_map(|(key, source)| Some((key, source, self.get(key, source)?)))
+    }
+
+    /// The first place from here on that a source was at.
+    pub(super) fn next_place(&self, from: Bound<(SpaceName, ObjectKey)>) -> Option<&(SpaceName, ObjectKey)> {
+        self.from.range_from(from.as_ref()).next().map(|(place, _)| place)
     }
 
     pub(super) fn put(&mut self, removal: (ObjectKey, Uid), tombstones: Option<Tombstones>) {

@@ -3,7 +3,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::Relaxed;
 
 use serde_json::{Value, json};
-use tideline_apiserver::{ApiServer, Column, Config, Error, ResourceKind, SpaceConfig, VirtualResource};
+use tideline_apiserver::{
+    ApiServer, Column, Config, Error, Page, PageRequest, ResourceKind, SpaceConfig, UnknownKey, VirtualResource,
+};
 use tokio::sync::watch;
 
 use super::custom::widgets;
@@ -46,10 +48,11 @@ impl VirtualResource for Tallies {
         vec![Column { name: "Count".into(), path: ".count".into(), kind: "integer".into(), priority: 0 }]
     }
 
-    fn list(&self, space: &str, namespace: Option<&str>) -> Vec<Value> {
+    fn list(&self, space: &str, request: &PageRequest<'_>) -> Result<Page, UnknownKey> {
         self.lists.fetch_add(1, Relaxed);
-        let wanted = space == "test" && namespace.is_none_or(|namespace| namespace == "default");
-        self.names().iter().filter(|_| wanted).map(|name| self.tally(name)).collect()
+        let wanted = space == "test" && request.namespace.is_none_or(|namespace| namespace == "default");
+        let all = self.names().iter().filter(|_| wanted).map(|name| self.tally(name)).collect();
+        Ok(Page::of_all(all, request))
     }
 
     fn get(&self, space: &str, namespace: Option<&str>, name: &str) -> Option<Value> {

@@ -30,12 +30,12 @@ fn what_is_withheld_from_an_old_agent_says_so_and_what_to_do_until_it_is_upgrade
     };
     understands(&mut hub, &without);
 
-    let outline = hub.engine.outlines("default").next().unwrap();
+    let outline = hub.outlines().remove(0);
     assert_eq!(outline.overview.counts, Counts::withheld());
     let what = "its agent is too old for additions: upgrade the agent to at least 0.1.0";
     let worst = &outline.overview.worst[0];
     assert_eq!((worst.reason, worst.message.as_str()), (Reason::AgentTooOld, what));
-    let line = hub.engine.report_lines("default").next().unwrap();
+    let line = hub.lines().remove(0);
     let report = line.report.unwrap();
     assert_eq!((report.reason, report.message.as_str()), (Some(Reason::AgentTooOld), what));
     let condition = |hub: &Hub| {
@@ -46,9 +46,9 @@ fn what_is_withheld_from_an_old_agent_says_so_and_what_to_do_until_it_is_upgrade
     assert_eq!(condition(&hub), Some(json!(format!("objects withheld, and left as they are: 1; {what}"))));
 
     understands(&mut hub, &Capabilities::all());
-    assert_eq!(hub.engine.outlines("default").next().unwrap().overview.counts.withheld, 0);
+    assert_eq!(hub.outlines().remove(0).overview.counts.withheld, 0);
     assert_eq!(condition(&hub), None);
-    assert!(hub.engine.report_lines("default").next().unwrap().report.is_none());
+    assert!(hub.lines().remove(0).report.is_none());
 }
 
 #[test]

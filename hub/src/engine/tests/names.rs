@@ -5,8 +5,7 @@ use super::*;
 #[test]
 fn a_target_is_called_by_its_name_whether_or_not_an_agent_has_enrolled() {
     let mut hub = Hub::with(1);
-    let named =
-        |hub: &Hub| hub.engine.report_lines(space().as_str()).map(|line| line.target_name).collect::<BTreeSet<_>>();
+    let named = |hub: &Hub| hub.lines().into_iter().map(|line| line.target_name).collect::<BTreeSet<_>>();
     let before = hub.engine.version;
     hub.engine.call_target(target(), "shop-12");
     assert!(hub.engine.version > before, "who reads reports reads them again");
