@@ -421,7 +421,7 @@ impl Ledger {
             Bound::Excluded(key) => Bound::Excluded((space.clone(), key)),
             Bound::Unbounded => Bound::Included((space.clone(), ObjectKey::new(GroupKind::new("", ""), "", ""))),
         };
-        let removed = self.tombstones.next_place(from.clone());
+        let removed = self.tombstones.next_place(from.as_ref());
         let placed = self.places.range_from(from.as_ref()).next().map(|(place, _)| place);
         let here = [placed, removed].into_iter().flatten().filter(|(of, _)| of == space);
         here.map(|(_, place)| place).min()

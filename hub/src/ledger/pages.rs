@@ -94,7 +94,7 @@ impl<K: Ord + Clone, V: Clone> Pages<K, V> {
 
     /// Copies every page that another copy of the map has too.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
-        self.pages.iter_mut().flat_map(|page| Arc::make_mut(page)).map(|(_, value)| value)
+        self.pages.iter_mut().flat_map(Arc::make_mut).map(|(_, value)| value)
     }
 
     /// What is at `first` and behind it, or only behind it.

@@ -50,8 +50,8 @@ impl Removals {
     }
 
     /// The first place from here on that a source was at.
-    pub(super) fn next_place(&self, from: Bound<(SpaceName, ObjectKey)>) -> Option<&(SpaceName, ObjectKey)> {
-        self.from.range_from(from.as_ref()).next().map(|(place, _)| place)
+    pub(super) fn next_place(&self, from: Bound<&(SpaceName, ObjectKey)>) -> Option<&(SpaceName, ObjectKey)> {
+        self.from.range_from(from).next().map(|(place, _)| place)
     }
 
     pub(super) fn put(&mut self, removal: (ObjectKey, Uid), tombstones: Option<Tombstones>) {
