@@ -318,6 +318,12 @@ impl Ledger {
         }
     }
 
+    /// The revision that a target was handed last.
+    #[cfg(test)]
+    pub(crate) fn handed_last(&self, target: TargetId) -> Option<Revision> {
+        self.history.handed_last(self.index_of(target)?)
+    }
+
     /// The agent of a target shows what it has accepted. Written with the next segment.
     pub fn confirmed(&mut self, target: TargetId, shown: Shown) {
         let Some(index) = self.index_of(target) else { return };

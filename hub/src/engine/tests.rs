@@ -24,6 +24,7 @@ mod choices;
 mod clock;
 mod history;
 mod keys;
+mod meanwhile;
 mod names;
 mod no_news;
 mod pages;

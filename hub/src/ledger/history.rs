@@ -236,6 +236,11 @@ impl History {
         self.tell(target, |told| told.handed = revision);
     }
 
+    #[cfg(test)]
+    pub(super) fn handed_last(&self, target: TargetIndex) -> Option<Revision> {
+        self.told.get(&target).map(|told| told.handed)
+    }
+
     /// A target says that it accepted the set of a revision.
     pub(super) fn confirmed(&mut self, target: TargetIndex, revision: Revision) {
         self.tell(target, |told| told.confirmed = revision);
