@@ -28,6 +28,10 @@ use crate::virtual_resource::{Next, Reader, VirtualResource, complete};
 /// How long a client may take from one page to the next, as with a real server by its usual compaction.
 const TOKEN_LIFETIME: Duration = Duration::from_mins(5);
 
+/// Parts of which a client's page is filled at most. Where a selector matches little it may end before its limit, even without an
+/// object: a client that waits for long is cut off by whatever is in between, and would begin anew.
+const PARTS_MAX: usize = 20;
+
 const TOKEN_VERSION: &str = "tideline.dev/computed/v1";
 
 /// One run of the server. What it computes is comparable with nothing that another run computed.
@@ -96,7 +100,7 @@ pub(crate) async fn list(
     let token = Token { v: TOKEN_VERSION.into(), run: run.clone(), at, list, rv: version, after: String::new() };
     let include = Renderer::new(call, &place.served, shape).include;
     let served = Arc::clone(&place.served);
-    let mut writer = Writer { served, shape, include, options, reader, token, limit, written: 0 };
+    let mut writer = Writer { served, shape, include, options, reader, token, limit, written: 0, parts: 0 };
     let mut text = writer.renderer().list_head();
     let mut done = writer.part(&mut text)?;
     if limit != usize::MAX {
@@ -129,6 +133,7 @@ struct Writer {
     token: Token,
     limit: usize,
     written: usize,
+    parts: usize,
 }
 
 impl Writer {
@@ -161,7 +166,9 @@ impl Writer {
             (None, Next::After(key)) => Some(key.clone()),
             (None, Next::First | Next::End) => None,
         };
-        if after.is_some() && self.written < self.limit {
+        self.parts += 1;
+        let is_full = self.written == self.limit || self.limit != usize::MAX && self.parts == PARTS_MAX;
+        if after.is_some() && !is_full {
             return Ok(Done::No);
         }
         let mut metadata: Value = json!({"resourceVersion": self.token.rv.to_string()});

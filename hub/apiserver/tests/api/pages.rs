@@ -151,6 +151,10 @@ async fn a_page_of_a_selector_is_filled_from_many_parts() {
     let pages_of_four = pages(&api, &format!("{by_field}&limit=4")).await;
     assert_eq!(pages_of_four.iter().map(Vec::len).collect::<Vec<_>>(), [4, 4, 2]);
     assert_eq!(pages_of_four.concat(), dark);
+    let (longer, _rows) = with_rows(12_000).await;
+    let few = pages(&longer, &format!("{by_field}&limit=1000")).await;
+    assert!(few.len() > 1, "a page ends before it takes too long");
+    assert_eq!(few.concat().len(), 120);
     let both = format!("{by_field}&labelSelector=parity%3Deven&limit=4");
     assert_eq!(pages(&api, &both).await.concat(), Vec::<String>::new());
     let unknown = api.get(&format!("{ROWS}?fieldSelector=colour.shade%3Ddark")).await;
