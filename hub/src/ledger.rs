@@ -333,7 +333,9 @@ impl Ledger {
         let revision = shown.version.revision;
         self.history.confirmed(index, revision);
         // A run on a copy of this store, which began later, may have given the present set under a later revision.
-        if let Some(target) = self.targets.get_mut(&index).filter(|target| target.revision < revision) {
+        if self.targets[&index].revision < revision
+            && let Some(target) = self.targets.get_mut(&index)
+        {
             Arc::make_mut(target).revision = revision;
         }
     }

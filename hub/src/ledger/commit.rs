@@ -26,7 +26,7 @@ pub(super) struct TargetState {
     pub(super) set: SetDigest,
     digest: OnceLock<Digest>,
     /// The numbers of the destination keys at which it has an entry.
-    pub(super) slots: RoaringBitmap,
+    pub(super) slots: Arc<RoaringBitmap>,
 }
 
 /// An entry that a target is told in another way than before.
@@ -39,7 +39,7 @@ pub(super) struct Otherwise {
 
 impl TargetState {
     pub(super) fn new(id: TargetId, epoch: Epoch, revision: Revision) -> Self {
-        let (set, digest, slots) = (SetDigest::default(), OnceLock::new(), RoaringBitmap::new());
+        let (set, digest, slots) = (SetDigest::default(), OnceLock::new(), Arc::default());
         Self { id, epoch, revision, floor: Revision(0), set, digest, slots }
     }
 
@@ -95,9 +95,10 @@ impl Ledger {
         let history = broken.and_then(|broken| {
             let concerned = broken.concerned(&self.broken);
             self.broken = broken;
-            for target in self.targets.values_mut() {
-                let target = Arc::make_mut(target);
-                target.epoch = target.epoch.max(self.broken.epoch);
+            if self.targets.values().any(|target| target.epoch < self.broken.epoch) {
+                for target in self.targets.values_mut().map(Arc::make_mut) {
+                    target.epoch = target.epoch.max(self.broken.epoch);
+                }
             }
             concerned.map(|concerned| match concerned {
                 Concerned::All => self.registered.clone(),
@@ -214,7 +215,7 @@ impl Ledger {
         (lacked, lacks): (&'l BTreeSet<Capability>, &'l BTreeSet<Capability>),
     ) -> impl Iterator<Item = Otherwise> + use<'l> {
         let slots = self.targets.get(&index).map(|target| &target.slots);
-        let needing = slots.map(|slots| self.slots.needing(&(lacked ^ lacks)) & slots).unwrap_or_default();
+        let needing = slots.map(|slots| self.slots.needing(&(lacked ^ lacks)) & &**slots).unwrap_or_default();
         needing.into_iter().filter_map(move |slot| {
             let (_, form) = self.slots.get(slot).holder(index)?;
             let needing = form.needing.as_ref()?;
@@ -248,9 +249,10 @@ impl Ledger {
         }
         let place = (claim.source.space.clone(), claim.place());
         if claim.id.destination.is_some() {
-            let mut there = self.mapped.get(&place).cloned().unwrap_or_default();
-            there.insert(claim.id.clone());
-            self.mapped.insert(place.clone(), there);
+            match self.mapped.get_mut(&place) {
+                Some(there) => _ = there.insert(claim.id.clone()),
+                None => _ = self.mapped.insert(place.clone(), [claim.id.clone()].into()),
+            }
         }
         let claims = self.places.get(&place).copied().unwrap_or_default();
         self.places.insert(place, claims + 1);
@@ -291,11 +293,11 @@ impl Ledger {
             self.each(targets, |target| target.set.add(*hash));
         }
         self.each(&difference.joined, |target| {
-            target.slots.insert(slot);
+            Arc::make_mut(&mut target.slots).insert(slot);
         });
         for (_, targets) in &difference.left {
             self.each(targets, |target| {
-                target.slots.remove(slot);
+                Arc::make_mut(&mut target.slots).remove(slot);
             });
             *affected |= targets;
         }

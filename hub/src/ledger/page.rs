@@ -325,7 +325,7 @@ impl<'a> TargetView<'a> {
     pub fn too_old_for(&self) -> (usize, BTreeSet<Capability>) {
         let lacks = self.ledger.missing_capabilities.of(self.index);
         let (mut entries, mut missing) = (0, BTreeSet::new());
-        for slot in self.ledger.slots.needing(&lacks) & &self.state.slots {
+        for slot in self.ledger.slots.needing(&lacks) & &*self.state.slots {
             let needing = self.ledger.slots.get(slot).holder(self.index).and_then(|(_, form)| form.needing.as_ref());
             if let Some(needing) = needing.filter(|needing| !needing.needs.is_disjoint(&lacks)) {
                 entries += 1;

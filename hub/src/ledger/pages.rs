@@ -57,6 +57,13 @@ impl<K: Ord + Clone, V: Clone> Pages<K, V> {
             page.insert(at, (key, value));
             return None;
         }
+        if at == PAGE
+            && let Some(next) = self.pages.get_mut(nth + 1).filter(|next| next.len() < PAGE)
+        {
+            Arc::make_mut(next).insert(0, (key, value));
+            return None;
+        }
+        let page = Arc::make_mut(&mut self.pages[nth]);
         // What comes in order fills its pages; what comes in any other leaves them half full.
         let mut behind = page.split_off(if at == PAGE { PAGE } else { PAGE / 2 });
         if at <= page.len() && at < PAGE {
@@ -206,6 +213,14 @@ mod tests {
             pages.values_mut().for_each(|value| *value = 7);
             same(&copied, &was);
         }
+    }
+
+    #[test]
+    fn what_comes_backwards_fills_pages_too() {
+        let mut pages: Pages<u32, ()> = Pages::default();
+        let keys = (0..256).chain((1_000..5_000).rev());
+        keys.for_each(|key| assert_eq!(pages.insert(key, ()), None));
+        assert!(pages.pages.len() < 2 * 4_256usize.div_ceil(PAGE) + 2, "{}", pages.pages.len());
     }
 
     #[test]

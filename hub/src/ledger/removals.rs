@@ -58,9 +58,10 @@ impl Removals {
         self.unlist(&removal);
         if let Some(tombstones) = &tombstones {
             if let Some(place) = place_of(&removal.0, tombstones) {
-                let mut there = self.from.get(&place).cloned().unwrap_or_default();
-                there.insert(removal.clone());
-                self.from.insert(place, there);
+                match self.from.get_mut(&place) {
+                    Some(there) => _ = there.insert(removal.clone()),
+                    None => _ = self.from.insert(place, [removal.clone()].into()),
+                }
             } else {
                 self.unnamed.insert(removal.clone());
             }
