@@ -15,8 +15,7 @@ use tideline_common::{Monotonic, RevisionId, SegmentId, TargetId};
 use tideline_runtime::retry::{self, Failure};
 use tideline_runtime::{Backoff, exit};
 use tideline_store::{Commit, CommitOutcome, Error as StoreError, KeyRange, Op, Store};
-use tokio::task::yield_now;
-use tokio::time::{MissedTickBehavior, sleep_until};
+use tokio::time::{MissedTickBehavior, sleep, sleep_until};
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use uuid::Uuid;
@@ -44,6 +43,8 @@ const CHUNKS_AT_ONCE: usize = 16;
 const FAILURE_LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Objects whose targets are worked out at once: some twenty milliseconds, in which nobody else gets to the engine.
 const OBJECTS_AT_ONCE: usize = 5_000;
+/// From one such part to the next.
+const BETWEEN_PARTS: Duration = Duration::from_millis(1);
 /// Keys read at once when the ledger is loaded.
 const LOAD_PAGE: usize = 1_000;
 
@@ -108,7 +109,8 @@ pub(crate) async fn run(
             if let Some(gathered) = gathered {
                 break (gathered, now);
             }
-            yield_now().await;
+            // A lock is handed on to nobody: who waits gets it while this sleeps.
+            sleep(BETWEEN_PARTS).await;
         };
         let work = apart(move || gathered.plan(fresh(now))).await;
         if !work.is_empty() {
@@ -117,9 +119,9 @@ pub(crate) async fn run(
                 Err(retry::Error::Cancelled) => return Ok(()),
                 Err(retry::Error::Permanent(error)) => return Err(Error::Failed(error)),
             }
-            let (former, work) = apart(move || (work.former(), work.written())).await;
-            shared.step(|engine, now| engine.committed(now, work));
-            apart(move || drop(former)).await;
+            let (planned_on, work) = apart(move || (work.former(), work.written())).await;
+            let former = shared.step(|engine, now| engine.committed(now, work));
+            apart(move || drop((planned_on, former))).await;
             continue;
         }
         let timer = shared.read(Engine::timer).map(|at| shared.instant(at));
@@ -143,7 +145,11 @@ pub(crate) async fn run(
 async fn apart<T: Send + 'static>(does: impl FnOnce() -> T + Send + 'static) -> T {
     match tokio::task::spawn_blocking(does).await {
         Ok(done) => done,
-        Err(failed) => std::panic::resume_unwind(failed.into_panic()),
+        Err(failed) => match failed.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // The runtime ends, and this with it.
+            Err(_cancelled) => std::future::pending().await,
+        },
     }
 }
 

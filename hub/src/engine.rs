@@ -236,7 +236,7 @@ impl Engine {
 
     /// Whether what Placements, Locations and Spaces say of themselves is to be looked at again.
     pub fn is_redescribed(&self) -> bool {
-        self.dirty.described
+        self.dirty.described && !self.index.is_draining()
     }
 
     /// Of how many SyncTargets and sources the status is to be looked at again.
@@ -246,7 +246,10 @@ impl Engine {
 
     /// What is to be looked at again.
     pub fn take_dirty(&mut self) -> Dirty {
-        std::mem::take(&mut self.dirty)
+        // A drain that is under way has worked out a part of what Placements say.
+        let described = self.is_redescribed();
+        let later = self.dirty.described && !described;
+        Dirty { described, ..std::mem::replace(&mut self.dirty, Dirty { described: later, ..Dirty::default() }) }
     }
 
     /// A space shows an object. What status it has there is shown by nothing that is read here.

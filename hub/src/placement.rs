@@ -9,6 +9,7 @@
 //!  targets ──Locations─▶ where ──┘
 //! ```
 
+mod again;
 mod assignment;
 mod choice;
 mod counted;

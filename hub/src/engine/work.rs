@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::remembered::RememberedTarget;
 use super::{Answer, Engine};
-use crate::ledger::{Batch, Committed, Fresh, Ledger};
+use crate::ledger::{Batch, Committed, Fresh, Ledger, Lineage};
 use crate::link::core::{self as link, HolderRecord, RequestId};
 use crate::placement::{Change, SourceId};
 
@@ -129,9 +129,12 @@ impl Engine {
     /// Takes what is to be planned and persisted. Only one may be under way. None while there is more to gather than `most`
     /// objects: then it is to be called again.
     pub fn gather(&mut self, now: Monotonic, most: usize) -> Option<Gathered> {
+        let late = self.index.is_late();
         let drained = self.index.drain_some(now, most)?;
         self.changes.extend(drained);
-        self.dirty.described |= std::mem::take(&mut self.told);
+        self.dirty.described |= self.told;
+        // What was told while this was drained comes with the next.
+        self.told &= late;
         // What is to go soon counts too, so that of a namespace that goes object by object none goes before all are held.
         let allowance = self.fuse.allowance(now, self.ledger.assigned()).saturating_sub(self.index.leaving());
         let mut changes = std::mem::take(&mut self.changes);
@@ -139,7 +142,8 @@ impl Engine {
             changes.extend(self.retired().map(|(target, how)| Change::Retire(target, how)));
         }
         self.confirming = (false, self.confirming.0);
-        self.meanwhile = Some(BTreeMap::new());
+        let is_planned = !changes.is_empty();
+        self.meanwhile = is_planned.then(BTreeMap::new);
         let work = Work {
             holders: std::mem::take(&mut self.holders),
             remembered: self.memory.take_unsaved(),
@@ -147,7 +151,8 @@ impl Engine {
             came: std::mem::take(&mut self.came),
             ..Work::default()
         };
-        Some(Gathered { ledger: Arc::clone(&self.ledger), changes, allowance, work })
+        let ledger = if is_planned { Arc::clone(&self.ledger) } else { Arc::default() };
+        Some(Gathered { ledger, changes, allowance, work })
     }
 
     /// All of it, planned at once.
@@ -161,8 +166,10 @@ impl Engine {
         self.targets.leaving().iter().map(|(target, how)| (*target, *how))
     }
 
-    /// What was taken is persisted: makes it visible, and answers who waits for it.
-    pub fn committed(&mut self, now: Monotonic, work: Work) {
+    /// What was taken is persisted: makes it visible, and answers who waits for it. Returns the ledger that was in force, for
+    /// whoever is to let go of it where nobody waits.
+    pub fn committed(&mut self, now: Monotonic, work: Work) -> Arc<Ledger> {
+        let former = Arc::clone(&self.ledger);
         let work = work.written();
         self.confirming.1 = false;
         for (id, answer) in work.acknowledgements {
@@ -176,6 +183,7 @@ impl Engine {
         for HolderWrite { target, version, record: _ } in work.holders {
             self.step(now, link::Event::HolderStored { target, version });
         }
+        former
     }
 
     fn publish(&mut self, now: Monotonic, next: Next, meanwhile: BTreeMap<TargetId, Told>) {
@@ -194,6 +202,7 @@ impl Engine {
         self.version += 1;
         for (target, _) in committed.registered {
             self.place_target(target);
+            self.told = true;
         }
         self.ask_again(now, &affected);
         self.assigned_since(&affected);
@@ -231,6 +240,9 @@ impl Engine {
 
     /// The agent of a target shows what it has accepted.
     pub(super) fn shown(&mut self, target: TargetId, shown: Shown) {
-        self.note(target, Told { handed: None, shown: Some(shown) });
+        // What another history has made is nothing that this one is to remember.
+        if self.ledger.lineage(shown) == Lineage::Same {
+            self.note(target, Told { handed: None, shown: Some(shown) });
+        }
     }
 }

@@ -189,6 +189,10 @@ impl Index {
 
     /// An object as it is in its space. Namespaces are told like all others. Returns whether that may change anything.
     pub fn apply(&mut self, space: &SpaceName, resource: &GroupResource, source: Source) -> bool {
+        // As it comes back whenever its status was written.
+        if self.spaces.get_mut(space).is_some_and(|space| space.saw_again(resource, &source)) {
+            return false;
+        }
         self.finish_drain();
         self.note(space);
         self.space(space).apply(resource, source)
@@ -339,6 +343,16 @@ impl Index {
         let known = self.inventory.listed() && self.space_list.complete();
         let spaces = self.spaces.keys().rev().cloned().collect();
         Draining { now, known, spaces, begun: false, changes: Vec::new(), resolved: Vec::new() }
+    }
+
+    /// Whether a drain was begun that was not handed out yet: what the index says of itself is of two moments.
+    pub fn is_draining(&self) -> bool {
+        self.draining.is_some() || self.drained.is_some()
+    }
+
+    /// Whether a drain was done to its end because something was told: what it hands out says nothing of that.
+    pub fn is_late(&self) -> bool {
+        self.drained.is_some()
     }
 
     /// Before anything is told: does to its end what was begun, for that is judged whole, by what was known then.

@@ -9,7 +9,7 @@ use super::matches::Matches;
 use super::wants::{Forms, labels_of};
 use super::{Assignment, Destination, Input, NamespaceMapping, SourceId, Variant};
 use crate::bitmap::fit;
-use crate::clean::{Content, Labels, Outbound, Refusal, default_wave, refers_to_namespaces, rendered};
+use crate::clean::{Content, Labels, Outbound, Refusal, Source, default_wave, refers_to_namespaces, rendered};
 
 /// One object of a space, with what was last said of it to the ledger.
 #[derive(Debug)]
@@ -192,6 +192,17 @@ impl Object {
             }
         }
         true
+    }
+
+    /// Whether this is all that is known of it, and readable.
+    pub(super) fn is(&self, source: &Source) -> bool {
+        let Source { key: _, uid, labels, content } = source;
+        match (&self.state, content) {
+            (State::Readable { outbound, problem: None }, Content::Outbound(new)) => {
+                self.id.uid == *uid && outbound == new && labels.as_ref().is_none_or(|labels| *labels == self.labels)
+            }
+            (_, _) => false,
+        }
     }
 
     pub(super) fn asks_for_locations(&self) -> bool {

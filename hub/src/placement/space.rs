@@ -39,9 +39,9 @@ pub(super) struct Space {
     pub(super) former_choices: BTreeMap<Uid, RoaringBitmap>,
     pub(super) objects: Vec<Option<Box<Object>>>,
     free: Vec<u32>,
-    by_key: HashMap<(GroupResource, ObjectKey), u32>,
+    pub(super) by_key: HashMap<(GroupResource, ObjectKey), u32>,
     pub(super) namespaces: HashMap<Arc<str>, Namespace>,
-    listings: BTreeMap<GroupResource, Listing<u32>>,
+    pub(super) listings: BTreeMap<GroupResource, Listing<u32>>,
     types: Types,
     /// Of the ledger, beside another source of the same key: left by a crash.
     strays: BTreeMap<SourceId, Assignment>,
@@ -495,18 +495,6 @@ impl Space {
         }
         self.dirty.insert(index);
         self.unsaid.insert(index);
-    }
-
-    /// A Placement is told that is known, and as it is known. Returns whether it is so.
-    pub(super) fn saw_placement_again(&mut self, name: &str, uid: &Uid, rule: &Result<PlacementRule, String>) -> bool {
-        let same = self.placements.get_key_value(name).filter(|(name, placing)| {
-            let is_readable = placing.problem.is_none() && !self.unknown_placements.contains(*name);
-            let says_the_same = rule.as_ref().is_ok_and(|rule| placing.rule.as_deref() == Some(rule));
-            is_readable && placing.uid == *uid && says_the_same
-        });
-        let Some(name) = same.map(|(name, _)| name.clone()) else { return false };
-        self.placement_list.saw(name);
-        true
     }
 
     pub(super) fn apply_placement(&mut self, name: &str, uid: Uid, rule: Result<PlacementRule, String>) {

@@ -33,3 +33,20 @@ fn what_is_said_while_a_batch_is_planned_comes_with_the_next() {
     hub.pass(SETTLE);
     assert_eq!((hub.engine.ledger.assigned(), hub.removals()), (2, 1));
 }
+
+#[test]
+fn what_a_placement_says_of_itself_is_looked_at_when_all_of_it_is_worked_out() {
+    let mut hub = Hub::with(3);
+    hub.place_with("p", "shop", &json!({"return": "Never"}));
+    hub.engine.told();
+    let _before = hub.engine.take_dirty();
+    assert!(hub.engine.gather(hub.now, 1).is_none());
+    // It changes nothing that is placed: no batch tells anybody to look.
+    hub.place("none", "none");
+    hub.engine.told();
+    assert!(!hub.engine.take_dirty().described, "a part of it is worked out");
+    hub.engine.gather(hub.now, 1).expect("the rest was done before");
+    let _earlier = hub.engine.take_dirty();
+    while hub.engine.gather(hub.now, 1).is_none() {}
+    assert!(hub.engine.is_redescribed());
+}
