@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 use uuid::Uuid;
 
-use crate::engine::{Engine, Work};
+use crate::engine::{Engine, Gathered, Work};
 use crate::fuse::Fuse;
 use crate::ledger::{self, Batch, Fresh, Ledger, Retention, Write, chunked};
 use crate::link::core::Config;
@@ -101,17 +101,7 @@ pub(crate) async fn run(
     let mut looks = tokio::time::interval(FAILURE_LOOK_EVERY);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let (gathered, now) = loop {
-            let (gathered, now) = shared.step(|engine, now| {
-                engine.tick(now);
-                (engine.gather(now, OBJECTS_AT_ONCE), now)
-            });
-            if let Some(gathered) = gathered {
-                break (gathered, now);
-            }
-            // A lock is handed on to nobody: who waits gets it while this sleeps.
-            sleep(BETWEEN_PARTS).await;
-        };
+        let (gathered, now) = gather(&shared).await;
         let work = apart(move || gathered.plan(fresh(now))).await;
         if !work.is_empty() {
             match persist(store.as_ref(), &work, &health, &shutdown).await {
@@ -119,9 +109,9 @@ pub(crate) async fn run(
                 Err(retry::Error::Cancelled) => return Ok(()),
                 Err(retry::Error::Permanent(error)) => return Err(Error::Failed(error)),
             }
-            let (planned_on, work) = apart(move || (work.former(), work.written())).await;
+            let work = apart(move || work.written()).await;
             let former = shared.step(|engine, now| engine.committed(now, work));
-            apart(move || drop((planned_on, former))).await;
+            apart(move || drop(former)).await;
             continue;
         }
         let timer = shared.read(Engine::timer).map(|at| shared.instant(at));
@@ -138,6 +128,21 @@ pub(crate) async fn run(
                 }
             }
         }
+    }
+}
+
+/// Takes what is to be planned and persisted, part by part, and says when.
+async fn gather(shared: &Shared) -> (Gathered, Monotonic) {
+    loop {
+        let (gathered, now) = shared.step(|engine, now| {
+            engine.tick(now);
+            (engine.gather(now, OBJECTS_AT_ONCE), now)
+        });
+        if let Some(gathered) = gathered {
+            return (gathered, now);
+        }
+        // A lock is handed on to nobody: who waits gets it while this sleeps.
+        sleep(BETWEEN_PARTS).await;
     }
 }
 

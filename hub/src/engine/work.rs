@@ -97,22 +97,18 @@ impl Work {
         batch.is_none() && next.is_none() && holders.is_empty() && remembered.is_empty() && silent
     }
 
-    /// All of it is written: makes the ledger that follows, and lets go of the records. That may take long, and needs no lock.
+    /// All of it is written: makes the ledger that follows, and lets go of the records and of the ledger that it was planned on.
+    /// That may take long, and needs no lock.
     #[must_use]
     pub fn written(mut self) -> Self {
         let Some(mut batch) = self.batch.take() else { return self };
         batch.forget_records();
         let unassigned = batch.unassigned() + batch.kept();
-        let mut next = (*self.ledger).clone();
+        let mut next = (*std::mem::take(&mut self.ledger)).clone();
         let mut committed = next.commit(batch).expect("it was planned on this ledger");
         let sources = std::mem::take(&mut committed.sources).into_iter().collect();
         self.next = Some(Next { ledger: Arc::new(next), committed, sources, unassigned });
         self
-    }
-
-    /// The ledger that it follows, for whoever is to let go of it where nobody waits.
-    pub fn former(&self) -> Arc<Ledger> {
-        Arc::clone(&self.ledger)
     }
 }
 

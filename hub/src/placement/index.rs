@@ -195,7 +195,8 @@ impl Index {
         }
         self.finish_drain();
         self.note(space);
-        self.space(space).apply(resource, source)
+        self.space(space).apply(resource, source);
+        true
     }
 
     /// An object is there, and nothing of it can be read but where it is: what is known of it stands.

@@ -88,9 +88,6 @@ impl Inventory {
 
     pub(super) fn apply_target(&mut self, index: u32, target: Target) {
         self.target_list.saw(index);
-        if self.targets.get(&index) == Some(&target) {
-            return;
-        }
         self.existing.insert(index);
         if target.unschedulable {
             self.schedulable.remove(index);

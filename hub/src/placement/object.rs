@@ -157,8 +157,8 @@ impl Object {
         Self::new(assignment.id.clone(), assignment.key.clone(), Some(assignment))
     }
 
-    /// Takes in the object's latest form. Returns whether that may change anything.
-    pub(super) fn take(&mut self, labels: Option<Arc<Labels>>, mut content: Content) -> bool {
+    /// Takes in the object's latest form.
+    pub(super) fn take(&mut self, labels: Option<Arc<Labels>>, mut content: Content) {
         let labels = labels.unwrap_or_else(|| self.labels.clone());
         if let (Content::Outbound(outbound), Some(emitted)) = (&mut content, &self.emitted)
             && let Some(same) = emitted.variants.iter().find(|variant| variant.input == outbound.input)
@@ -168,9 +168,6 @@ impl Object {
         }
         match (&mut self.state, content) {
             (State::Readable { outbound, problem }, Content::Outbound(new)) => {
-                if *outbound == new && problem.is_none() && self.labels == labels {
-                    return false;
-                }
                 (*outbound, *problem) = (new, None);
                 self.labels = labels;
             }
@@ -191,7 +188,6 @@ impl Object {
                 };
             }
         }
-        true
     }
 
     /// Whether this is all that is known of it, and readable.

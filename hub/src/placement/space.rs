@@ -217,8 +217,7 @@ impl Space {
         self.insert(place, Object::restored(assignment));
     }
 
-    /// Returns whether that may change anything.
-    pub(super) fn apply(&mut self, resource: &GroupResource, mut source: Source) -> bool {
+    pub(super) fn apply(&mut self, resource: &GroupResource, mut source: Source) {
         let resource = &self.types.share(resource, &mut source);
         if let Some((same, _)) = self.namespaces.get_key_value(&source.key.namespace) {
             source.key.namespace = same.clone();
@@ -239,7 +238,7 @@ impl Space {
         };
         self.listings.entry(resource.clone()).or_default().saw(index);
         let Source { key: _, uid: _, labels, content } = source;
-        self.take(index, labels, content)
+        self.take(index, labels, content);
     }
 
     /// A source and its place, and what version its resource was last seen in, in the words that are kept anyway.
@@ -260,12 +259,9 @@ impl Space {
         }
     }
 
-    /// Returns whether that may change anything.
-    fn take(&mut self, index: u32, labels: Option<Arc<Labels>>, content: Content) -> bool {
-        let Some(object) = self.object_mut(index) else { return false };
-        if !object.take(labels.clone(), content) {
-            return false;
-        }
+    fn take(&mut self, index: u32, labels: Option<Arc<Labels>>, content: Content) {
+        let Some(object) = self.object_mut(index) else { return };
+        object.take(labels.clone(), content);
         let namespace = object.key.kind.is("", "Namespace").then(|| object.key.name.clone());
         if object.asks_for_locations() {
             self.direct.insert(index);
@@ -278,7 +274,6 @@ impl Space {
         if let Some(name) = namespace {
             self.apply_namespace(&name, labels, index);
         }
-        true
     }
 
     pub(super) fn delete(&mut self, resource: &GroupResource, key: &ObjectKey) {
