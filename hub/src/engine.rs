@@ -22,6 +22,7 @@ mod remembered;
 mod sources;
 mod targets;
 mod unassigned;
+mod view_changes;
 mod work;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -57,6 +58,7 @@ pub use remembered::{Deletion, REVOKED_MAX, RememberedTarget};
 pub use sources::{SourceSeen, Sources, status_digest};
 pub use targets::{Contact, TargetOutline, TargetRecord, Targets};
 pub use unassigned::{KeptCounts, KeptSource};
+pub use view_changes::{ChangedPlace, ChangedPlaces, ViewChange, ViewChanges};
 pub use work::{Gathered, HolderWrite, Work};
 
 /// An answer to a request on the link.
@@ -112,8 +114,8 @@ pub struct Engine {
     dirty: Dirty,
     /// Placement was told something that it has not drained yet.
     told: bool,
-    /// Counts what readers of rollups and reports may have to read again.
-    pub(crate) version: u64,
+    /// What readers of rollups and reports may have to read again.
+    pub(crate) view_changes: ViewChanges,
 }
 
 impl Engine {
@@ -158,7 +160,7 @@ impl Engine {
             timer: None,
             dirty: Dirty::default(),
             told: false,
-            version: 0,
+            view_changes: ViewChanges::default(),
         }
     }
 
@@ -255,7 +257,12 @@ impl Engine {
     /// A space shows an object. What status it has there is shown by nothing that is read here.
     pub fn source_seen(&mut self, id: SourceId, seen: SourceSeen) {
         if self.sources.get(&id).is_none_or(|former| !former.is_placed_like(&seen)) {
-            self.version += 1;
+            // It may be whose removals an older hub began.
+            if self.ledger.removals_unnamed().next().is_some() {
+                self.moved_anywhere();
+            } else {
+                self.moved_elsewhere();
+            }
         }
         if self.sources.put(&id, seen) {
             self.dirty.sources.insert(id);
@@ -296,7 +303,7 @@ impl Engine {
                 if record.is_taken_over(&self.targets.holder(target)) {
                     // The holder says all that it knows, and could take back nothing of what another said.
                     self.summary.forget_words(target);
-                    self.version += 1;
+                    self.moved_anywhere();
                 }
                 self.targets.held(target, (*record).clone());
                 self.dirty.targets.insert(target);
@@ -356,7 +363,7 @@ impl Engine {
 
     fn freshness_changed(&mut self, target: TargetId) {
         self.dirty.targets.insert(target);
-        self.version += 1;
+        self.target_reads_otherwise(target);
     }
 
     fn report(&mut self, now: Monotonic, target: TargetId, report: ReportedRequest) {
@@ -385,8 +392,10 @@ impl Engine {
             self.dirty.targets.insert(target);
         }
         // Most reports only say that all is as it was.
-        if taken.is_news || told_otherwise || dropped + unfounded > 0 || !breaches.is_empty() {
-            self.version += 1;
+        if !taken.news.is_empty() {
+            self.reads_otherwise(&taken.news);
+        } else if told_otherwise || dropped + unfounded > 0 || !breaches.is_empty() {
+            self.moved_elsewhere();
         }
         for key in &taken.changed {
             self.dirty.sources.extend(self.sources_at(target, key));

@@ -50,6 +50,7 @@ mod log;
 mod missing_capabilities;
 mod page;
 mod pages;
+mod places;
 mod plan;
 mod record;
 mod removals;

@@ -149,6 +149,15 @@ const _: () = assert!(BODY_BYTES_PER_KEY_MAX <= AGENT_BODY_BYTES_MAX / AGENT_SHA
 /// long as a full poll of an agent.
 pub(crate) const VIRTUAL_PAGE_LOOKS_MAX: usize = 10_000;
 
+/// Places of which is remembered when they showed otherwise: at some 300 bytes, 3 MB. A client that lists all of 50,000 objects and
+/// watches from there needs those that changed meanwhile.
+pub(crate) const VIEW_CHANGES_MAX: usize = 10_000;
+/// Places of one commit that are told one by one; at two microseconds each, 4 ms in which others wait. What changes more is
+/// read again whole.
+pub(crate) const COMMIT_PLACES_MAX: usize = 2_000;
+/// Places of one target that are told one by one where something becomes of the target.
+pub(crate) const TARGET_PLACES_MAX: usize = 1_000;
+
 /// How long a body that came waits until there is room for it.
 pub(crate) const BODY_ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long a body may take, whatever its size.

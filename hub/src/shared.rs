@@ -70,13 +70,14 @@ impl Shared {
     pub(crate) fn step<T>(&self, step: impl FnOnce(&mut Engine, Monotonic) -> T) -> T {
         let now = self.now();
         let (result, work, look, moved) = self.hold(|engine| {
-            let (version, timer, described) = (engine.version, engine.timer(), engine.is_redescribed());
+            let (version, timer, described) = (engine.view_changes.number(), engine.timer(), engine.is_redescribed());
             let standing = engine.statuses_to_write();
             let result = step(engine, now);
             let work = engine.has_work() || engine.timer() != timer;
             // What is to be known of a target may be said in no report for long, as that several agents have its identity.
             let look = (!described && engine.is_redescribed()) || engine.statuses_to_write() > standing;
-            (result, work, look, (engine.version != version).then_some(engine.version))
+            let moved = Some(engine.view_changes.number()).filter(|number| *number != version);
+            (result, work, look, moved)
         });
         if work {
             self.inner.work.notify_one();

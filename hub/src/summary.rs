@@ -74,8 +74,8 @@ pub struct TargetReports {
 pub struct Taken {
     /// The set that the target had accepted when it said so.
     pub accepted: Option<Accepted>,
-    /// Whether anything is known of an object that was not before.
-    pub is_news: bool,
+    /// Keys of objects of which anything is known that was not before.
+    pub news: Vec<ObjectKey>,
     /// Keys of which another status than before may be known.
     pub changed: Vec<ObjectKey>,
     /// Removals that the target says are done.
@@ -118,11 +118,13 @@ impl Summary {
         let mut taken = Taken { accepted: report.accepted, overtaken: report.overtaken, ..Taken::default() };
         if known.session != report.session {
             known.session = report.session;
-            taken.is_news |= !known.made.is_empty();
+            taken.news.extend(known.made.keys().cloned());
             known.forget_made();
         }
         for made in report.associated {
-            taken.is_news |= known.made.get(&made.key).map_or(!made.made.is_empty(), |former| **former != made);
+            if known.made.get(&made.key).map_or(!made.made.is_empty(), |former| **former != made) {
+                taken.news.push(made.key.clone());
+            }
             known.remove_made(&made.key);
             if !made.made.is_empty() {
                 known.bytes += screen::made_weight(&made);
@@ -133,14 +135,14 @@ impl Summary {
             if known.objects.get(&object.key).is_some_and(|former| **former == object) {
                 continue;
             }
-            taken.is_news = true;
+            taken.news.push(object.key.clone());
             if object.status.is_some() {
                 taken.changed.push(object.key.clone());
             }
             known.insert(object);
         }
         for tombstone in report.removed {
-            taken.is_news = true;
+            taken.news.push(tombstone.key.clone());
             if known.objects.get(&tombstone.key).is_some_and(|object| object.source_uid == tombstone.source) {
                 known.remove(&tombstone.key);
             }

@@ -8,14 +8,20 @@ use std::sync::Arc;
 
 use kube::ResourceExt;
 use kube::api::DynamicObject;
+use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
-use tideline_apiserver::{Column, Page, PageRequest, ResourceKind, UnknownKey, VirtualResource};
+use tideline_apiserver::{
+    Changed, ChangedGroup, Column, Listed, Page, PageRequest, ResourceKind, UnknownKey, VirtualResource,
+};
 use tideline_common::wire::v1::Progress;
 use tideline_common::{GroupKind, ObjectKey, SpaceName};
 use tokio::sync::watch;
 
-use crate::engine::{self, Engine, PageBound, PagePosition, ReportLine, SourceOutline, Within, renamed};
+use crate::engine::{
+    self, ChangedPlace, ChangedPlaces, Engine, PageBound, PagePosition, ReportLine, SourceOutline, ViewChange, Within,
+    renamed,
+};
 use crate::limits::VIRTUAL_PAGE_LOOKS_MAX;
 use crate::shared::Shared;
 use crate::summary::{Worst, waiting};
@@ -23,6 +29,9 @@ use crate::summary::{Worst, waiting};
 /// The group of everything that is computed.
 pub const GROUP: &str = "summary.tideline.dev";
 pub(crate) const VERSION: &str = "v1alpha1";
+
+/// Where a report has the name of its target.
+const TARGET: &str = "target.name";
 
 /// A kind of this group.
 pub(crate) fn kind(kind: &str, plural: &str, namespaced: bool) -> ResourceKind {
@@ -129,7 +138,7 @@ impl VirtualResource for Resource {
         match self.view {
             View::Rollups => &[],
             View::Reports => {
-                &[("target", "target.name"), ("health", "health"), ("progress", "progress"), ("reason", "reason")]
+                &[("target", TARGET), ("health", "health"), ("progress", "progress"), ("reason", "reason")]
             }
         }
     }
@@ -138,10 +147,12 @@ impl VirtualResource for Resource {
         let after: Option<PagePosition> =
             request.after.map(serde_json::from_str).transpose().map_err(|_| UnknownKey)?;
         let Ok(space) = space.parse() else { return Ok(Page::default()) };
-        let within = match (self.scope, request.namespace) {
-            (Scope::Cluster, _) => Within::Cluster,
-            (Scope::Namespaced, None) => Within::Namespaces,
-            (Scope::Namespaced, Some(namespace)) => Within::Namespace(namespace),
+        let place: Option<ObjectKey> = request.group.map(serde_json::from_str).transpose().map_err(|_| UnknownKey)?;
+        let within = match (&place, self.scope, request.namespace) {
+            (Some(place), ..) => Within::Place(place),
+            (None, Scope::Cluster, _) => Within::Cluster,
+            (None, Scope::Namespaced, None) => Within::Namespaces,
+            (None, Scope::Namespaced, Some(namespace)) => Within::Namespace(namespace),
         };
         let bound = PageBound { rows: request.rows, looks: VIRTUAL_PAGE_LOOKS_MAX };
         // What is read is written as JSON when others may have the engine again.
@@ -155,7 +166,8 @@ impl VirtualResource for Resource {
                 page(&rows, next.as_ref(), rollup)
             }
             View::Reports => {
-                let lines = self.shared.read(|engine| engine.line_page(&space, within, after.as_ref(), bound));
+                let target = request.wanted.iter().find(|(path, _)| *path == TARGET).map(|(_, name)| name.as_str());
+                let lines = self.shared.read(|engine| engine.line_page(&space, within, target, after.as_ref(), bound));
                 page(&lines.rows, lines.next.as_ref(), report)
             }
         })
@@ -172,6 +184,33 @@ impl VirtualResource for Resource {
 
     fn changes(&self, _space: &str) -> Option<watch::Receiver<u64>> {
         Some(self.shared.version())
+    }
+
+    fn changed(&self, space: &str, namespace: Option<&str>, since: u64) -> Option<Changed> {
+        let Ok(space) = space.parse() else { return Some(Changed::Groups(Vec::new())) };
+        let mut places = match self.shared.read(|engine| engine.view_changes.since(&space, since)) {
+            ChangedPlaces::Any { until } => return Some(Changed::Any { until }),
+            ChangedPlaces::These(places) => places,
+        };
+        places.retain(|ChangedPlace { place, .. }| match self.scope {
+            Scope::Cluster => !place.is_namespaced(),
+            Scope::Namespaced => {
+                place.is_namespaced() && namespace.is_none_or(|namespace| *place.namespace == *namespace)
+            }
+        });
+        let groups = places.into_iter().map(|ChangedPlace { at, place, change }| {
+            let gone = match (change, self.view) {
+                (ViewChange::Reads, _) => Some(Vec::new()),
+                (ViewChange::Diminished, View::Rollups) => {
+                    let namespace = place.is_namespaced().then(|| place.namespace.to_string());
+                    Some(vec![(namespace, object_name(&place))])
+                }
+                // Which copies were there is not kept.
+                (ViewChange::Diminished, View::Reports) => None,
+            };
+            ChangedGroup { at, group: text(&place), gone }
+        });
+        Some(Changed::Groups(groups.collect()))
     }
 }
 
@@ -196,9 +235,14 @@ impl Named {
 }
 
 fn page<T>(rows: &[(PagePosition, T)], next: Option<&PagePosition>, object: impl Fn(&T) -> Value) -> Page {
-    let key = |at: &PagePosition| serde_json::to_string(at).expect("it holds texts and numbers");
-    let objects = rows.iter().map(|(at, row)| (key(at), object(row))).collect();
-    Page { objects, next: next.map(key) }
+    let listed =
+        |(at, row): &(PagePosition, T)| Listed { key: text(at), group: text(at.place()).into(), object: object(row) };
+    Page { objects: rows.iter().map(listed).collect(), next: next.map(text) }
+}
+
+/// A name for clients, who give it back.
+fn text(of: &impl Serialize) -> String {
+    serde_json::to_string(of).expect("it holds texts and numbers")
 }
 
 impl Resource {

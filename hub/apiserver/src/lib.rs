@@ -48,6 +48,7 @@ mod review;
 mod scale;
 mod table;
 mod virtual_list;
+mod virtual_watch;
 mod watch;
 mod write;
 
@@ -66,4 +67,4 @@ pub use identity::{
 };
 pub use router::SpaceService;
 pub use server::{ApiServer, Config, Error, SpaceConfig};
-pub use virtual_resource::{Column, Page, PageRequest, UnknownKey, VirtualResource};
+pub use virtual_resource::{Changed, ChangedGroup, Column, Listed, Page, PageRequest, UnknownKey, VirtualResource};

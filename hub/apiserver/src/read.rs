@@ -29,7 +29,10 @@ pub(crate) async fn get(call: &Call, place: &Place, name: &str) -> Result<Reply,
     let shape = negotiate::shape(&call.headers)?;
     let served = &place.served;
     let object = if let Source::Virtual(source) = &served.source {
-        let version = call.inner.store.revision().0;
+        let version = call.inner.run.current(source.as_ref(), &call.space.name);
+        if let Some(asked) = call.query.get("resourceVersion") {
+            virtual_list::not_in_the_future(parse_resource_version(asked)?, version)?;
+        }
         let found = source.get(&call.space.name, place.namespace.as_deref(), name);
         complete(served, found.ok_or_else(|| served.not_found(name))?, version)
     } else {
@@ -43,11 +46,7 @@ pub(crate) async fn get(call: &Call, place: &Place, name: &str) -> Result<Reply,
 }
 
 fn not_in_the_future(call: &Call, asked: u64) -> Result<(), ApiError> {
-    let current = call.inner.store.revision();
-    if asked > current.0 {
-        return Err(tideline_store::Error::Future { asked: Revision(asked), current }.into());
-    }
-    Ok(())
+    virtual_list::not_in_the_future(asked, call.inner.store.revision().0)
 }
 
 /// Where the next page starts, and the revision that all pages are read at. Opaque to clients.

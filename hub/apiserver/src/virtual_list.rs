@@ -5,25 +5,26 @@
 //! names the key behind which the list goes on, so what comes or goes before it moves nothing.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::body::Body;
 use bytes::Bytes;
 use futures::stream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use tideline_store::Revision;
 use tokio::time::Instant;
 
 use crate::catalog::Served;
 use crate::fields;
 use crate::negotiate::Shape;
-use crate::query::ListOptions;
+use crate::query::{ListOptions, VersionMatch};
 use crate::read::{LIMIT_MAX, decode_token, encode_token, expired_token, foreign_token};
 use crate::render::{Renderer, join, list_tail};
 use crate::server::{Call, Place, Reply};
 use crate::status::ApiError;
 use crate::table::Include;
-use crate::virtual_resource::{Next, Reader, VirtualResource, complete};
+use crate::virtual_resource::{Listed, Next, Reader, VirtualResource, complete};
 
 /// How long a client may take from one page to the next, as with a real server by its usual compaction.
 const TOKEN_LIFETIME: Duration = Duration::from_mins(5);
@@ -38,12 +39,38 @@ const TOKEN_VERSION: &str = "tideline.dev/computed/v1";
 pub(crate) struct Run {
     id: String,
     began: Instant,
+    /// The version at which all counters are zero: the microseconds from 1970 to the start. So versions rise from run to run,
+    /// for no counter moves a million times a second.
+    first: u64,
 }
 
 impl Run {
     pub(crate) fn begin() -> Self {
-        Self { id: uuid::Uuid::new_v4().to_string(), began: Instant::now() }
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        let first = u64::try_from(since.as_micros()).unwrap_or_default().max(1);
+        Self { id: uuid::Uuid::new_v4().to_string(), began: Instant::now(), first }
     }
+
+    /// The version of what is computed while the counter is at `number`.
+    pub(crate) fn version(&self, number: u64) -> u64 {
+        self.first + number
+    }
+
+    /// The version of what is computed now.
+    pub(crate) fn current(&self, source: &dyn VirtualResource, space: &str) -> u64 {
+        self.version(source.changes(space).map_or(0, |counter| *counter.borrow()))
+    }
+
+    /// Where the counter was at a version; none of what an earlier run computed.
+    pub(crate) fn number(&self, version: u64) -> Option<u64> {
+        version.checked_sub(self.first)
+    }
+}
+
+/// Refuses what asks for a state that is not reached yet.
+pub(crate) fn not_in_the_future(asked: u64, current: u64) -> Result<(), ApiError> {
+    let (asked, current) = (Revision(asked), Revision(current));
+    if asked > current { Err(tideline_store::Error::Future { asked, current }.into()) } else { Ok(()) }
 }
 
 /// Where the next page starts. Opaque to clients.
@@ -72,6 +99,10 @@ impl Token {
     }
 }
 
+pub(crate) fn too_old(asked: u64, oldest: u64) -> ApiError {
+    tideline_store::Error::Compacted { asked: Revision(asked), oldest: Revision(oldest) }.into()
+}
+
 pub(crate) async fn list(
     call: &Call,
     place: &Place,
@@ -89,7 +120,12 @@ pub(crate) async fn list(
         place.namespace.as_deref().unwrap_or_default(),
         place.served.resource.plural
     );
-    let mut version = call.inner.store.revision().0;
+    let mut version = call.inner.run.current(source.as_ref(), &call.space.name);
+    let asked = options.resource_version.unwrap_or(0);
+    not_in_the_future(asked, version)?;
+    if options.version_match == Some(VersionMatch::Exact) && asked != version {
+        return Err(too_old(asked, version));
+    }
     if let Some(token) = &options.continue_token {
         let token = Token::read(token, &list, run, now)?;
         version = token.rv;
@@ -151,7 +187,7 @@ impl Writer {
         let (mut items, mut last) = (Vec::new(), None);
         let renderer = Renderer { served: &self.served, shape: self.shape, include: self.include };
         while items.len() < wanted
-            && let Some((key, object)) = objects.next()
+            && let Some(Listed { key, group: _, object }) = objects.next()
         {
             let object = complete(&self.served, object, self.token.rv);
             last = Some(key);

@@ -29,17 +29,32 @@ pub struct Column {
 pub struct PageRequest<'a> {
     /// None for those of all namespaces.
     pub namespace: Option<&'a str>,
+    /// None for those of all groups.
+    pub group: Option<&'a str>,
+    /// Only objects that have these values at these paths of [`VirtualResource::selectable`] are wanted. Others may be among
+    /// them: the resource leaves out what it can leave out without a look.
+    pub wanted: &'a [(&'static str, String)],
     /// The part begins behind this key; none for the first one.
     pub after: Option<&'a str>,
     /// So many objects are enough; never zero.
     pub rows: usize,
 }
 
+/// One object of a list.
+#[derive(Clone, Debug)]
+pub struct Listed {
+    /// The list goes on behind this key from it.
+    pub key: String,
+    /// What it changes together with, see [`VirtualResource::changed`].
+    pub group: Arc<str>,
+    pub object: Value,
+}
+
 /// What a part of a list holds, at the moment at which it was read.
 #[derive(Clone, Debug, Default)]
 pub struct Page {
-    /// Objects in the order of the list, each with the key behind which the list goes on from it.
-    pub objects: Vec<(String, Value)>,
+    /// In the order of the list.
+    pub objects: Vec<Listed>,
     /// The key behind which the list goes on; none at its end. It may be there without any object.
     pub next: Option<String>,
 }
@@ -48,15 +63,34 @@ impl Page {
     /// All that follows, of a kind that has few objects: they are computed anew for each page. The order is that of
     /// namespaces and names.
     pub fn of_all(objects: Vec<Value>, request: &PageRequest<'_>) -> Self {
-        let keyed = |object: Value| {
+        let group: Arc<str> = "".into();
+        let listed = |object: Value| {
             let namespace = object::namespace(&object).unwrap_or_default();
-            (format!("{namespace}/{}", object::name(&object)), object)
+            Listed { key: format!("{namespace}/{}", object::name(&object)), group: Arc::clone(&group), object }
         };
-        let mut objects: Vec<_> = objects.into_iter().map(keyed).collect();
-        objects.retain(|(key, _)| request.after.is_none_or(|after| key.as_str() > after));
-        objects.sort_by(|(one, _), (other, _)| one.cmp(other));
+        let mut objects: Vec<_> = objects.into_iter().map(listed).collect();
+        objects.retain(|listed| request.after.is_none_or(|after| listed.key.as_str() > after));
+        objects.sort_by(|one, other| one.key.cmp(&other.key));
         Self { objects, next: None }
     }
+}
+
+/// What may have changed of the objects of a resource since its counter was at some number.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Changed {
+    /// Any of them, while the counter was at most at this number: more is not known. That is later than what was asked for.
+    Any { until: u64 },
+    /// Those of these groups alone, in the order of their last changes.
+    Groups(Vec<ChangedGroup>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChangedGroup {
+    /// Where the counter was after the last change. It is even, so that the number before this one is nothing else's.
+    pub at: u64,
+    pub group: String,
+    /// What may have gone from the group since, by namespace and name; none where something did and is not known.
+    pub gone: Option<Vec<(Option<String>, String)>>,
 }
 
 /// A key that the resource has never given out.
@@ -100,9 +134,17 @@ pub trait VirtualResource: Send + Sync + 'static {
 
     fn get(&self, space: &str, namespace: Option<&str>, name: &str) -> Option<Value>;
 
-    /// A counter that moves when some object may have changed; the resource is not watchable without one.
+    /// A counter that rises when some object may have changed; the resource is not watchable without one. The versions that
+    /// clients see are made of it.
     fn changes(&self, space: &str) -> Option<watch::Receiver<u64>> {
         let _ = space;
+        None
+    }
+
+    /// What changed in a space, or in one of its namespaces, since the counter was at `since`. None of a resource that keeps
+    /// no book of that: all its objects are computed again after every change, so they should be few.
+    fn changed(&self, space: &str, namespace: Option<&str>, since: u64) -> Option<Changed> {
+        let _ = (space, namespace, since);
         None
     }
 }
@@ -131,6 +173,7 @@ pub(crate) struct Reader {
     namespace: Option<String>,
     /// The one object that it names.
     one: Option<String>,
+    wanted: Vec<(&'static str, String)>,
     next: Next,
 }
 
@@ -142,6 +185,7 @@ pub(crate) enum Next {
 }
 
 impl Reader {
+    /// Of options of which the fields are located.
     pub(crate) fn new(
         source: &Arc<dyn VirtualResource>,
         space: &Arc<str>,
@@ -154,7 +198,10 @@ impl Reader {
         let namespace = namespace.or_else(selected).map(str::to_owned);
         let one = options.fields.exact("metadata.name").filter(|_| namespace.is_some() || !namespaced);
         let one = one.map(str::to_owned);
-        Self { source: Arc::clone(source), space: Arc::clone(space), namespace, one, next: Next::First }
+        let wanted =
+            source.selectable().iter().filter_map(|(_, path)| Some((*path, options.fields.exact(path)?.to_owned())));
+        let (wanted, next) = (wanted.collect(), Next::First);
+        Self { source: Arc::clone(source), space: Arc::clone(space), namespace, one, wanted, next }
     }
 
     pub(crate) fn begin_after(&mut self, key: String) {
@@ -165,21 +212,52 @@ impl Reader {
         &self.next
     }
 
-    /// The next objects, each with its key; a page's worth, or `rows` if that is less.
-    pub(crate) fn read(&mut self, rows: usize) -> Result<Vec<(String, Value)>, UnknownKey> {
+    /// The one object that it names, by namespace and name.
+    pub(crate) fn one(&self) -> Option<(Option<&str>, &str)> {
+        Some((self.namespace.as_deref(), self.one.as_deref()?))
+    }
+
+    pub(crate) fn namespace(&self) -> Option<&str> {
+        self.namespace.as_deref()
+    }
+
+    /// Begins anew.
+    pub(crate) fn rewind(&mut self) {
+        self.next = Next::First;
+    }
+
+    /// All objects of one group.
+    pub(crate) fn group(&self, group: &str) -> Result<Vec<Listed>, UnknownKey> {
+        let (mut all, mut after): (_, Option<String>) = (Vec::new(), None);
+        loop {
+            let namespace = self.namespace.as_deref();
+            let (group, wanted, rows) = (Some(group), &self.wanted[..], PAGE);
+            let request = PageRequest { namespace, group, wanted, after: after.as_deref(), rows };
+            let Page { objects, next } = self.source.list(&self.space, &request)?;
+            all.extend(objects);
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(all),
+            }
+        }
+    }
+
+    /// The next objects; a page's worth, or `rows` if that is less.
+    pub(crate) fn read(&mut self, rows: usize) -> Result<Vec<Listed>, UnknownKey> {
         let namespace = self.namespace.as_deref();
         if let Some(name) = &self.one {
             let first = self.next == Next::First;
             self.next = Next::End;
             let found = if first { self.source.get(&self.space, namespace, name) } else { None };
-            return Ok(found.map(|object| (name.clone(), object)).into_iter().collect());
+            let listed = found.map(|object| Listed { key: name.clone(), group: "".into(), object });
+            return Ok(listed.into_iter().collect());
         }
         let after = match &self.next {
             Next::First => None,
             Next::After(key) => Some(key.as_str()),
             Next::End => return Ok(Vec::new()),
         };
-        let request = PageRequest { namespace, after, rows: rows.clamp(1, PAGE) };
+        let request = PageRequest { namespace, group: None, wanted: &self.wanted, after, rows: rows.clamp(1, PAGE) };
         let Page { objects, next } = self.source.list(&self.space, &request)?;
         self.next = next.map_or(Next::End, Next::After);
         Ok(objects)

@@ -1,6 +1,6 @@
 //! Watches: a line of JSON for every change.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,8 +18,7 @@ use crate::render::Renderer;
 use crate::server::{Call, Place, Reply};
 use crate::status::ApiError;
 use crate::table::Include;
-use crate::virtual_resource::{Next, Reader, VirtualResource, complete};
-use crate::{fields, keys, object, read};
+use crate::{fields, keys, object, read, virtual_watch};
 
 /// How long a watch lives that names no timeout; real servers take between 30 and 60 minutes.
 const LIFETIME: Duration = Duration::from_mins(45);
@@ -27,12 +26,6 @@ const LIFETIME: Duration = Duration::from_mins(45);
 const LIFETIME_MAX: Duration = Duration::from_hours(24);
 /// Objects read at once for the initial state.
 const PAGE: usize = 128;
-/// Shortest pause from one computation of virtual objects to the next: what changes all the time is told ten times a second.
-const PAUSE_MIN: Duration = Duration::from_millis(100);
-/// The pause is so many times what the last computation took, so that a watch of many objects takes a twentieth of a core.
-const PAUSE_FACTOR: u32 = 20;
-/// It may only have waited for others.
-const PAUSE_MAX: Duration = Duration::from_secs(5);
 
 pub(crate) fn watch(call: &Call, place: &Place, options: ListOptions) -> Result<Reply, ApiError> {
     let shape = negotiate::shape(&call.headers)?;
@@ -41,7 +34,7 @@ pub(crate) fn watch(call: &Call, place: &Place, options: ListOptions) -> Result<
     let deadline = Instant::now() + options.timeout.unwrap_or(LIFETIME).min(LIFETIME_MAX);
     let view = View { served: Arc::clone(&place.served), shape, include, first: true, options };
     if let Source::Virtual(source) = &place.served.source {
-        return watch_virtual(call, place, Arc::clone(source), view, deadline);
+        return virtual_watch::watch(call, place, source, view, deadline);
     }
     let store = Arc::clone(&call.inner.store);
     let range = read::range(call, place, &view.options);
@@ -81,12 +74,12 @@ pub(crate) fn watch(call: &Call, place: &Place, options: ListOptions) -> Result<
 }
 
 /// How one watch turns objects into lines.
-struct View {
-    served: Arc<Served>,
+pub(crate) struct View {
+    pub(crate) served: Arc<Served>,
     shape: Shape,
     include: Include,
     first: bool,
-    options: ListOptions,
+    pub(crate) options: ListOptions,
 }
 
 impl View {
@@ -94,16 +87,16 @@ impl View {
         Renderer { served: &self.served, shape: self.shape, include: self.include }
     }
 
-    fn matches(&self, object: &Value) -> bool {
+    pub(crate) fn matches(&self, object: &Value) -> bool {
         self.options.labels.matches(object) && self.options.fields.matches(object)
     }
 
-    fn line(&mut self, kind: &str, object: Value) -> Bytes {
+    pub(crate) fn line(&mut self, kind: &str, object: Value) -> Bytes {
         let first = std::mem::take(&mut self.first);
         line(kind, &self.renderer().event(object, first))
     }
 
-    fn bookmark(&self, at: Revision, initial_events_end: bool) -> Bytes {
+    pub(crate) fn bookmark(&self, at: Revision, initial_events_end: bool) -> Bytes {
         line("BOOKMARK", &self.renderer().bookmark(at.0, initial_events_end))
     }
 
@@ -149,7 +142,7 @@ fn line(kind: &str, object: &Value) -> Bytes {
     Bytes::from(format!("{{\"type\":\"{kind}\",\"object\":{object}}}\n"))
 }
 
-fn error_line(error: &ApiError) -> Bytes {
+pub(crate) fn error_line(error: &ApiError) -> Bytes {
     line("ERROR", &error.to_value())
 }
 
@@ -268,132 +261,5 @@ impl Watching {
         };
         self.phase = Phase::Live(stream);
         Some(line)
-    }
-}
-
-/// A watch over computed objects: after every change of the counter the list is read again, page by page, and compared.
-struct VirtualWatch {
-    source: Arc<dyn VirtualResource>,
-    space: Arc<str>,
-    namespace: Option<String>,
-    changes: tokio::sync::watch::Receiver<u64>,
-    store: Arc<dyn Store>,
-    view: View,
-    deadline: Instant,
-    known: BTreeMap<(String, String), Value>,
-    ready: VecDeque<Bytes>,
-    /// When the objects may be computed again; none before the first time.
-    pause_ends: Option<Instant>,
-}
-
-/// How long after a computation the next may begin.
-fn pause_after(took: Duration) -> Duration {
-    took.saturating_mul(PAUSE_FACTOR).clamp(PAUSE_MIN, PAUSE_MAX)
-}
-
-fn watch_virtual(
-    call: &Call,
-    place: &Place,
-    source: Arc<dyn VirtualResource>,
-    view: View,
-    deadline: Instant,
-) -> Result<Reply, ApiError> {
-    let changes = source
-        .changes(&call.space.name)
-        .ok_or_else(|| ApiError::method_not_allowed(format!("{} cannot be watched", place.served.resource.plural)))?;
-    let view = View { options: fields::located(source.as_ref(), view.options), ..view };
-    let watch = VirtualWatch {
-        source,
-        space: Arc::clone(&call.space.name),
-        namespace: place.namespace.clone(),
-        changes,
-        store: Arc::clone(&call.inner.store),
-        view,
-        deadline,
-        known: BTreeMap::new(),
-        ready: VecDeque::new(),
-        pause_ends: None,
-    };
-    Ok(Reply::stream(Body::from_stream(stream::unfold(watch, |mut watch| async move {
-        let line = watch.next().await?;
-        Some((Ok::<_, std::convert::Infallible>(line), watch))
-    }))))
-}
-
-impl VirtualWatch {
-    async fn next(&mut self) -> Option<Bytes> {
-        loop {
-            if let Some(line) = self.ready.pop_front() {
-                return Some(line);
-            }
-            if let Some(pause_ends) = self.pause_ends {
-                tokio::select! {
-                    biased;
-                    () = sleep_until(self.deadline) => return None,
-                    changed = self.changes.changed() => changed.ok()?,
-                }
-                sleep_until(pause_ends.min(self.deadline)).await;
-                self.changes.mark_unchanged();
-                self.refresh(false).await;
-            } else {
-                let asked = self.view.options.resource_version.unwrap_or(0);
-                let state = self.view.options.send_initial_events.unwrap_or(asked == 0);
-                self.changes.mark_unchanged();
-                self.refresh(!state).await;
-                if self.view.options.send_initial_events == Some(true) && self.view.options.bookmarks {
-                    self.ready.push_back(self.view.bookmark(self.store.revision(), true));
-                }
-            }
-        }
-    }
-
-    /// Reads the objects page by page. What changes behind a page moves the counter, which was taken before the first one: the
-    /// next refresh tells it.
-    async fn refresh(&mut self, silent: bool) {
-        let begun = Instant::now();
-        let version = self.store.revision().0;
-        let mut fresh = BTreeMap::new();
-        let mut reader = Reader::new(&self.source, &self.space, self.namespace.as_deref(), &self.view.options);
-        while *reader.next() != Next::End {
-            let objects = reader.read(usize::MAX).expect("all keys are the resource's own");
-            for (_, object) in objects {
-                self.compare(object, version, silent, &mut fresh);
-            }
-            tokio::task::yield_now().await;
-        }
-        for (id, object) in std::mem::replace(&mut self.known, fresh) {
-            if !self.known.contains_key(&id) {
-                let whole = complete(&self.view.served, object, version);
-                self.ready.push_back(self.view.line("DELETED", whole));
-            }
-        }
-        self.pause_ends = Some(Instant::now() + pause_after(begun.elapsed()));
-    }
-
-    /// Tells how one object differs from what the client knows. Of two with one name, the first counts.
-    fn compare(&mut self, object: Value, version: u64, silent: bool, fresh: &mut BTreeMap<(String, String), Value>) {
-        let id = (object::namespace(&object).unwrap_or_default().to_owned(), object::name(&object).to_owned());
-        let whole = complete(&self.view.served, object.clone(), version);
-        if fresh.contains_key(&id) || !self.view.matches(&whole) {
-            return;
-        }
-        match self.known.get(&id) {
-            Some(known) if *known == object => {}
-            Some(_) if !silent => self.ready.push_back(self.view.line("MODIFIED", whole)),
-            None if !silent => self.ready.push_back(self.view.line("ADDED", whole)),
-            Some(_) | None => {}
-        }
-        fresh.insert(id, object);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_takes_long_to_compute_is_computed_more_rarely() {
-        let pause = |milliseconds| pause_after(Duration::from_millis(milliseconds)).as_millis();
-        assert_eq!([0, 1, 5, 6, 300].map(pause), [100, 100, 100, 120, 5_000]);
     }
 }

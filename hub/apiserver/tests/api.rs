@@ -12,6 +12,7 @@ mod api {
     mod list;
     mod objects;
     mod pages;
+    mod resume;
     mod scale;
     mod spaces;
     mod watch;

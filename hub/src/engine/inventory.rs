@@ -16,6 +16,7 @@ impl Engine {
     /// The inventory shows a target. One without an agent's key takes part in placement, and no agent can speak for it.
     pub fn target_seen(&mut self, now: Monotonic, target: Target, record: Option<TargetRecord>) {
         let (id, how) = (target.id, target.decommission);
+        let called = self.target_name(id);
         let former = self.targets.leaving().get(&id).copied();
         let perhaps = former.is_some() || self.targets.is_unreadable(id);
         self.targets.awaited(target);
@@ -46,13 +47,17 @@ impl Engine {
             None => self.target_without_key(now, id, None),
         }
         self.dirty.targets.insert(id);
-        self.version += 1;
+        if self.target_name(id) == called {
+            self.moved_elsewhere();
+        } else {
+            self.moved_anywhere();
+        }
     }
 
     /// What the SyncTarget of a target is called, whether anything else of it can be read, and whether it has an agent.
     pub fn call_target(&mut self, id: TargetId, name: &str) {
         if self.targets.named(id, name) {
-            self.version += 1;
+            self.moved_anywhere();
         }
     }
 
@@ -156,6 +161,7 @@ impl Engine {
     fn forget_agent(&mut self, id: TargetId) {
         self.targets.closed(id);
         self.summary.forget(id);
+        self.moved_anywhere();
         self.bounds.forget(id);
     }
 
@@ -172,6 +178,7 @@ impl Engine {
             self.targets.fell_silent(target);
         }
         self.step(now, link::Event::TargetClosed { target, why });
+        self.target_reads_otherwise(target);
     }
 
     /// Whether an agent must not enrol with this key: it was revoked of any target, and no other is served by it.
@@ -250,7 +257,7 @@ impl Engine {
         self.summary.forget(target);
         self.bounds.forget(target);
         self.changes.push(Change::Forget(target));
-        self.version += 1;
+        self.moved_anywhere();
         self.targets_placed();
     }
 

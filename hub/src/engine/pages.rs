@@ -3,6 +3,7 @@
 
 use std::ops::Bound;
 
+use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use tideline_common::{GroupKind, ObjectKey, SpaceName};
 
@@ -17,6 +18,8 @@ pub enum Within<'a> {
     Cluster,
     Namespaces,
     Namespace(&'a str),
+    /// This one.
+    Place(&'a ObjectKey),
 }
 
 /// What a page may cost. Both are at least one.
@@ -33,6 +36,12 @@ pub struct PagePosition {
     place: ObjectKey,
     /// The target and the name of the last line; none where the object is done.
     line: Option<(TargetIndex, String)>,
+}
+
+impl PagePosition {
+    pub fn place(&self) -> &ObjectKey {
+        &self.place
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -71,11 +80,12 @@ impl Engine {
         Page { rows, next: None }
     }
 
-    /// What every target says of these objects.
+    /// What every target says of these objects, or those that have this name.
     pub fn line_page(
         &self,
         space: &SpaceName,
         within: Within<'_>,
+        target: Option<&str>,
         after: Option<&PagePosition>,
         bound: PageBound,
     ) -> Page<ReportLine> {
@@ -85,6 +95,10 @@ impl Engine {
             Some(PagePosition { place, line: None }) => Bound::Excluded(place.clone()),
             Some(PagePosition { place, line: Some(_) }) => Bound::Included(place.clone()),
         };
+        let only: Option<RoaringBitmap> = target.map(|name| {
+            let named = self.ledger.targets().filter(|(id, _)| self.target_name(*id) == name);
+            named.map(|(_, index)| index).collect()
+        });
         let (mut rows, mut looks, mut last) = (Vec::new(), 0, None);
         while let Some(place) = self.next_place(space, within, &unnamed, from) {
             if last.is_some() && (rows.len() >= bound.rows || looks >= bound.looks) {
@@ -92,6 +106,9 @@ impl Engine {
             }
             let wholes = self.wholes_at(space, &place, &unnamed);
             let mut copies = Copies::of(&wholes);
+            if let Some(only) = &only {
+                copies.targets &= only;
+            }
             let done = after.filter(|after| after.place == place).and_then(|after| after.line.as_ref());
             looks += 1;
             if let Some((done, _)) = done {
@@ -130,6 +147,7 @@ impl Engine {
             let place = [known, unnamed].into_iter().flatten().min()?;
             match within.instead(place) {
                 None => return Some(place.clone()),
+                Some(instead) if instead < *place => return None,
                 Some(instead) => from = Bound::Included(instead),
             }
         }
@@ -148,6 +166,7 @@ impl Within<'_> {
             Self::Namespaces => (!place.is_namespaced()).then(|| at("\0")),
             Self::Namespace(wanted) if **namespace < *wanted => Some(at(wanted)),
             Self::Namespace(wanted) => (**namespace > *wanted).then(behind),
+            Self::Place(wanted) => (place != wanted).then(|| wanted.clone()),
         }
     }
 }

@@ -32,12 +32,14 @@ mod quarantine;
 mod returning;
 mod stolen_key;
 mod unreadable;
+mod view_changes;
 
 const SETTLE: Duration = Duration::from_secs(10);
 
 struct Hub {
     engine: Engine,
     now: Monotonic,
+    read: Option<view_changes::Read>,
 }
 
 fn space() -> SpaceName {
@@ -67,7 +69,7 @@ impl Hub {
     fn with(objects: usize) -> Self {
         let fuse = Fuse::new(UNASSIGN_LIMIT);
         let engine = Engine::new(link::Config::default(), SETTLE, fuse, Ledger::default(), BTreeMap::new());
-        let mut hub = Self { engine, now: Monotonic::START };
+        let mut hub = Self { engine, now: Monotonic::START, read: None };
         hub.engine.target_seen(hub.now, in_service(true), None);
         hub.engine.targets_listed(hub.now);
         hub.reads_spaces(objects);
@@ -121,6 +123,7 @@ impl Hub {
     /// Persists what there is to persist, as the committer does.
     fn persist(&mut self) {
         loop {
+            self.reads_views();
             let work = self.engine.work(committer::fresh(self.now));
             if work.is_empty() {
                 return;

@@ -2,7 +2,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use roaring::RoaringBitmap;
-use tideline_common::{Capabilities, Digest, ObjectKey, Revision, TargetId, Uid};
+use tideline_common::{Capabilities, Digest, ObjectKey, Revision, SpaceName, TargetId, Uid};
 
 use super::broken;
 use super::claim::{Claim, ClaimId};
@@ -119,6 +119,8 @@ pub struct Committed {
     pub affected: RoaringBitmap,
     /// Sources whose assignments changed, and those that are gone.
     pub sources: Vec<SourceId>,
+    /// Places in spaces of which something else is to be told; none for any.
+    pub places: Option<BTreeSet<(SpaceName, ObjectKey)>>,
     /// Targets that were given an index.
     pub registered: Vec<(TargetId, TargetIndex)>,
     pub forgotten: Vec<(TargetId, TargetIndex)>,

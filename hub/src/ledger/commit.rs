@@ -59,6 +59,8 @@ impl Ledger {
             return Err(StaleBatch { follows: batch.follows, at: self.sequence });
         }
         let is_empty = batch.is_empty();
+        let destinations = self.destinations_of(&batch);
+        let before = destinations.as_ref().and_then(|keys| self.places_at_all(keys));
         let Batch {
             follows: _,
             revision,
@@ -191,7 +193,9 @@ impl Ledger {
                 None => self.drop_claim(&id),
             }
         }
-        Ok(Committed { revision, affected, sources: changed, registered, forgotten, history, voided })
+        let after = destinations.as_ref().and_then(|keys| self.places_at_all(keys));
+        let places = before.zip(after).map(|(before, after)| &before | &after);
+        Ok(Committed { revision, affected, sources: changed, places, registered, forgotten, history, voided })
     }
 
     /// An agent that lacked this is told otherwise of what it has from now on: of these sources. What is `touched` says so with

@@ -169,6 +169,12 @@ impl<'a> TargetView<'a> {
         Some(&form.body).filter(|body| told && body.input == input)
     }
 
+    /// The destinations at which it has an entry.
+    pub fn keys(&self) -> impl Iterator<Item = &'a ObjectKey> + use<'a> {
+        let (ledger, slots) = (self.ledger, self.state.slots.iter());
+        slots.map(move |slot| &ledger.slots.get(slot).key)
+    }
+
     /// Every entry as it is told, in no particular order.
     pub fn entries(&self) -> impl Iterator<Item = &'a Arc<Entry>> + use<'a> {
         self.entries_with_policies().map(|(entry, _)| entry)

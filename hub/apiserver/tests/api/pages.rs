@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use serde_json::{Value, json};
-use tideline_apiserver::{Page, PageRequest, ResourceKind, SpaceConfig, UnknownKey, VirtualResource};
+use tideline_apiserver::{Listed, Page, PageRequest, ResourceKind, SpaceConfig, UnknownKey, VirtualResource};
 use tokio::sync::watch;
 
 use super::harness::*;
@@ -17,13 +17,19 @@ const LOOKS: usize = 300;
 struct Rows {
     rows: Mutex<BTreeMap<u32, &'static str>>,
     asked: Mutex<Vec<usize>>,
+    wanted: Mutex<Vec<(&'static str, String)>>,
     changes: watch::Sender<u64>,
 }
 
 impl Rows {
     fn new(count: u32) -> Self {
         let rows = (0..count).map(|nth| (nth, if nth % 100 == 7 { "dark" } else { "light" })).collect();
-        Self { rows: Mutex::new(rows), asked: Mutex::default(), changes: watch::Sender::new(0) }
+        Self {
+            rows: Mutex::new(rows),
+            asked: Mutex::default(),
+            wanted: Mutex::default(),
+            changes: watch::Sender::new(0),
+        }
     }
 
     fn rows(&self) -> MutexGuard<'_, BTreeMap<u32, &'static str>> {
@@ -55,6 +61,7 @@ impl VirtualResource for Rows {
 
     fn list(&self, _: &str, request: &PageRequest<'_>) -> Result<Page, UnknownKey> {
         self.asked.lock().expect("no test panics with it").push(request.rows);
+        *self.wanted.lock().expect("no test panics with it") = request.wanted.to_vec();
         let after: Option<u32> = request.after.map(str::parse).transpose().map_err(|_| UnknownKey)?;
         let rows = self.rows();
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
@@ -67,7 +74,7 @@ impl VirtualResource for Rows {
             last = Some(nth.to_string());
             let object = row(*nth, shade);
             if request.namespace.is_none_or(|namespace| object["metadata"]["namespace"] == namespace) {
-                page.objects.push((nth.to_string(), object));
+                page.objects.push(Listed { key: nth.to_string(), group: "".into(), object });
             }
         }
         Ok(page)
@@ -144,10 +151,11 @@ async fn pages_are_as_long_as_asked_and_cover_the_list() {
 
 #[tokio::test]
 async fn a_page_of_a_selector_is_filled_from_many_parts() {
-    let (api, _rows) = with_rows(1_000).await;
+    let (api, rows) = with_rows(1_000).await;
     let dark: Vec<String> = (0..10).map(|nth| format!("r{:05}", nth * 100 + 7)).collect();
     let by_field = format!("{ROWS}?fieldSelector=shade%3Ddark");
     assert_eq!(names(&api.get(&by_field).await.ok()), dark);
+    assert_eq!(*rows.wanted.lock().expect("no test panics with it"), [("colour.shade", "dark".to_owned())]);
     let pages_of_four = pages(&api, &format!("{by_field}&limit=4")).await;
     assert_eq!(pages_of_four.iter().map(Vec::len).collect::<Vec<_>>(), [4, 4, 2]);
     assert_eq!(pages_of_four.concat(), dark);

@@ -277,7 +277,7 @@ impl Hub {
     pub(super) fn started_again(&self) -> Self {
         let (fuse, ledger) = (Fuse::new(UNASSIGN_LIMIT), self.engine.ledger.clone());
         let engine = Engine::new(link::Config::default(), SETTLE, fuse, ledger, BTreeMap::new());
-        Self { engine, now: self.now }
+        Self { engine, now: self.now, read: None }
     }
 
     fn unassign(&mut self, nth: usize) {

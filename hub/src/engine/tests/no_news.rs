@@ -21,9 +21,9 @@ fn a_report_is_read_again_only_if_it_says_anything_new() {
     let mut hub = Hub::with(2);
     let version = hub.engine.ledger.target(target()).map(|view| view.version());
     let mut reads_again = |report: ReportedRequest| {
-        let before = hub.engine.version;
+        let before = hub.engine.view_changes.number();
         hub.engine.report(hub.now, target(), report);
-        hub.engine.version > before
+        hub.engine.view_changes.number() > before
     };
     let of = |objects: Vec<ObjectReport>| ReportedRequest { objects, ..all_is_well() };
     reads_again(all_is_well());
@@ -47,20 +47,20 @@ fn a_status_that_came_into_a_space_is_looked_at_and_shown_by_nothing() {
     };
     hub.engine.source_seen(source(0), shows("a"));
     hub.engine.take_dirty();
-    let before = hub.engine.version;
+    let before = hub.engine.view_changes.number();
     hub.engine.source_seen(source(0), shows("b"));
-    assert_eq!((hub.engine.version, hub.engine.statuses_to_write()), (before, 1));
+    assert_eq!((hub.engine.view_changes.number(), hub.engine.statuses_to_write()), (before, 1));
     hub.engine.take_dirty();
     hub.engine.source_seen(source(0), shows("b"));
     assert_eq!(hub.engine.statuses_to_write(), 0);
     hub.engine.source_seen(source(0), SourceSeen { version: "v2".into(), ..shows("b") });
-    assert_eq!((hub.engine.version, hub.engine.statuses_to_write()), (before + 1, 1));
+    assert_eq!((hub.engine.view_changes.number(), hub.engine.statuses_to_write()), (before + 2, 1));
 }
 
 /// As a space shows it after this hub has written its status.
 #[test]
 fn an_object_that_is_placed_as_before_makes_nothing_be_described_again() {
-    let Hub { engine, now } = Hub::with(1);
+    let Hub { engine, now, .. } = Hub::with(1);
     let shared = Shared::new(engine);
     let shows = |object: &Value| {
         shared.read_mut(Engine::take_dirty);

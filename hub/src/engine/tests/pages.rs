@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-const ALL: PageBound = PageBound { rows: usize::MAX, looks: usize::MAX };
+pub(super) const ALL: PageBound = PageBound { rows: usize::MAX, looks: usize::MAX };
 
 /// Pages of one list, as somebody reads them who lets others in between.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ impl Hub {
     }
 
     pub(super) fn lines(&self) -> Vec<ReportLine> {
-        let page = self.engine.line_page(&space(), Within::Namespaces, None, ALL);
+        let page = self.engine.line_page(&space(), Within::Namespaces, None, None, ALL);
         page.rows.into_iter().map(|(_, line)| line).collect()
     }
 
@@ -37,13 +37,13 @@ impl Hub {
     }
 
     /// The deletion of some reaches the ledger.
-    fn deleted(&mut self, objects: impl IntoIterator<Item = usize>) {
+    pub(super) fn deleted(&mut self, objects: impl IntoIterator<Item = usize>) {
         objects.into_iter().for_each(|nth| self.delete(nth));
         self.persist();
         self.pass(SETTLE);
     }
 
-    fn adds(&mut self, name: &str, namespace: &str) {
+    pub(super) fn adds(&mut self, name: &str, namespace: &str) {
         let object = json!({
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": name, "namespace": namespace, "uid": format!("again-{namespace}-{name}")},
@@ -68,7 +68,7 @@ impl Hub {
                 (rows.iter().map(|(_, outline)| names(&outline.key, "")).collect(), next)
             }
             View::Lines => {
-                let Page { rows, next } = self.engine.line_page(&space(), within, after, bound);
+                let Page { rows, next } = self.engine.line_page(&space(), within, None, after, bound);
                 (rows.iter().map(|(_, line)| names(&line.key, &format!(".{}", line.name()))).collect(), next)
             }
         }
@@ -113,6 +113,19 @@ fn a_page_ends_where_it_has_looked_at_enough() {
     assert_eq!(lengths(View::Outlines, 100, 1), [1; 6]);
     assert_eq!(lengths(View::Lines, 9, 1_000), [9, 9, 6], "in the midst of an object");
     assert_eq!(lengths(View::Lines, 1, 1), [1; 24]);
+}
+
+#[test]
+fn what_one_target_says_is_read_without_the_others() {
+    let hub = Hub::with(6).with_targets(3);
+    let of = |name| {
+        let Page { rows, next } =
+            hub.engine.line_page(&space(), Within::Namespaces, Some(name), None, PageBound { rows: 100, looks: 13 });
+        assert_eq!(next, None, "an object is a look, and each line of it another");
+        rows.into_iter().map(|(_, line)| line.name()).collect::<Vec<_>>()
+    };
+    assert_eq!(of("t2"), ["t2"; 6]);
+    assert_eq!(of("t4"), Vec::<String>::new());
 }
 
 #[test]
