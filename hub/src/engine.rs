@@ -333,7 +333,7 @@ impl Engine {
                 self.respond(id, answer.map(Reply::Bodies));
             }
             link::Effect::Report { target, report } => self.report(now, target, *report),
-            link::Effect::Heard { target, in_sync } => {
+            link::Effect::Heard { target, in_sync, became_fresh: _ } => {
                 let contact = if in_sync { Contact::InSync } else { Contact::OutOfSync };
                 if self.targets.heard(target, contact) {
                     info!(sync_target = %target, in_sync, "target is heard from");

@@ -133,7 +133,7 @@ fn inflate(most: usize, bytes: &[u8]) -> Result<Vec<u8>, Error> {
 
 /// Writes the query of a desired request, without the question mark.
 pub fn desired_query(request: &DesiredRequest) -> String {
-    let DesiredRequest { session, since, digest, after, wait_seconds, approved, decommission, shown, history } =
+    let DesiredRequest { session, since, digest, after, wait_seconds, approved, decommission, shown, history, stands } =
         request;
     let mut query = format!("session={session}");
     let mut put = |name: &str, value: &dyn Display| {
@@ -166,6 +166,9 @@ pub fn desired_query(request: &DesiredRequest) -> String {
     if *history != Continuity::Whole {
         put("history", &"Broken");
     }
+    if let Some(stands) = stands {
+        put("stands", stands);
+    }
     query
 }
 
@@ -192,7 +195,7 @@ pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
     }
     let (mut session, mut since, mut digest, mut after) = (None, None, None, None);
     let (mut wait, mut approved, mut decommission) = (None, None, None);
-    let (mut shown, mut history) = (None, None);
+    let (mut shown, mut history, mut stands) = (None, None, None);
     for (name, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
         match name {
             "session" => set(&mut session, "session", parse_session(value), value)?,
@@ -204,6 +207,7 @@ pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
             "decommission" => set(&mut decommission, "decommission", Ok(parse_decommission(value)), value)?,
             "shown" => set(&mut shown, "shown", parse(value), value)?,
             "history" => set(&mut history, "history", Ok(Continuity::Broken), value)?,
+            "stands" => set(&mut stands, "stands", parse(value), value)?,
             _ => {}
         }
     }
@@ -217,6 +221,7 @@ pub fn parse_desired_query(query: &str) -> Result<DesiredRequest, Error> {
         decommission: decommission.unwrap_or_default(),
         shown,
         history: history.unwrap_or_default(),
+        stands,
     })
 }
 

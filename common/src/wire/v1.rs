@@ -14,6 +14,7 @@
 
 mod number_refused;
 mod refusal;
+mod stands;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -38,6 +39,7 @@ use crate::signature::{SigningKey, VerifyingKey};
 pub use crate::terminal::{Terminal, TerminalFact};
 pub use number_refused::NumberRefused;
 pub use refusal::{Refusal, RefusalKind};
+pub use stands::Stands;
 
 /// A message as plain JSON.
 pub const MEDIA_TYPE: &str = "application/vnd.tideline.v1+json";
@@ -245,7 +247,8 @@ pub struct PollSettings {
 
 /// Asks for what changed. In the query: `session`, `since` and `digest` (absent: everything), `after` (a page's cursor),
 /// `wait` in seconds, `approved` (what is held of the removals that a person approved), `decommission` (whether the agent
-/// was told to go out of service; both left out where there is nothing to say), `shown` (the newest set that it knows of), `broken` (that it was told so).
+/// was told to go out of service; both left out where there is nothing to say), `shown` (the newest set that it knows of), `history`
+/// (that it was told that it is broken), `stands` (the report that stands).
 ///
 /// **Paging.** A page holds the *present* state of the keys after `after`, in key order, that are in the set or have a
 /// tombstone (snapshot) or changed since `since` (delta). Each page is of its own revision. An agent that has read the last page asks for the
@@ -277,6 +280,10 @@ pub struct DesiredRequest {
     /// Whether the agent removes nothing, because it was told that the hub's history is broken.
     #[serde(default, skip_serializing_if = "is_whole")]
     pub history: Continuity,
+    /// That a report stands: such a poll is as good as that sent again. Said only to a hub that answers a report with
+    /// [`ReportedAnswer::stands`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stands: Option<Stands>,
 }
 
 /// Whether a cluster is in service, and if not, what becomes of all that was placed there.
@@ -354,6 +361,8 @@ pub enum DesiredAnswer {
     Approved(ApprovedPage),
     /// The hub's history is [`Continuity::Broken`].
     Broken,
+    /// The hub does not know the report that stands, as an earlier run of it was told that: report again, and ask the same.
+    ReportAgain,
     #[serde(other)]
     Unknown,
 }
@@ -525,6 +534,9 @@ pub struct ReportedAnswer {
     /// answer need arrive for that to be noticed.
     #[serde(default)]
     pub memory: u64,
+    /// The hub reads in polls that this report stands, so that an agent at rest has nothing to send beside them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub stands: bool,
 }
 
 /// How far one assigned object is at its target.

@@ -326,6 +326,7 @@ fn a_poll_that_is_open_ends_with_the_revocation_of_its_key() {
             decommission: Decommission::No,
             shown: None,
             history: Continuity::Whole,
+            stands: None,
         })
     };
     let (_, mut first) = hub.engine.request(hub.now, target(), polls(None));

@@ -4,6 +4,7 @@
 //! only what may be forgotten: who is connected, who waits, when a target was last heard. Who holds a target is persisted
 //! before a session is offered; a hub that restarts knows every session it gave.
 
+mod contact;
 mod history;
 mod holder;
 mod sessions;
@@ -183,6 +184,8 @@ pub enum Effect {
     Heard {
         target: TargetId,
         in_sync: bool,
+        /// It was not fresh before.
+        became_fresh: bool,
     },
     /// No authenticated contact that says "in sync" within the deadline.
     Stale(TargetId),
@@ -213,7 +216,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// Stale after two and a half heartbeats: an agent says that it is well every third of the deadline.
+    /// Stale after two and a half heartbeats: an agent says that it is well every third of the deadline, or with every poll.
     fn default() -> Self {
         Self { poll: PollSettings { wait_seconds: POLL_WAIT_SECONDS_MAX, stale_after_seconds: 120 }, memory: 1 }
     }
@@ -247,6 +250,10 @@ struct Target {
     waiting: Option<Waiting>,
     /// The sequence number of the newest report of the session that was taken in.
     seq: u64,
+    /// What that said.
+    in_sync: bool,
+    /// The last of the polls that said that it stands.
+    stood: u64,
     /// Names what is remembered of its reports.
     memory: u64,
     /// When it was last fresh, or when the hub began to wait for it.
@@ -355,6 +362,8 @@ impl Core {
             offered: None,
             waiting: None,
             seq: 0,
+            in_sync: false,
+            stood: 0,
             memory: self.memory,
             fresh_at: now,
             freshness: Freshness::Unheard,
@@ -397,7 +406,10 @@ impl Core {
         match request {
             Request::Session(request, from) => self.on_session(now, sets, id, target, (*request, from), out),
             Request::Desired(request) => {
-                if self.admit(now, id, target, request.session, out) && self.is_told(sets, id, target, out) {
+                if self.admit(now, id, target, request.session, out)
+                    && self.stands(now, id, target, request.stands, out)
+                    && self.is_told(sets, id, target, out)
+                {
                     self.on_desired(now, sets, id, target, &request, out);
                 }
             }
@@ -548,24 +560,16 @@ impl Core {
             out.push(refuse(id, RefusalKind::TooLarge, "too many objects in one report"));
             return;
         }
-        let stale_after = self.stale_after();
         let Some(target) = self.targets.get_mut(&key) else { return };
-        let (seq, in_sync) = (request.seq, request.in_sync);
+        let (seq, memory) = (request.seq, target.memory);
         let ends = request.goodbye.then_some(request.session);
         // What comes late or twice says nothing about now.
         if seq > target.seq {
-            target.seq = seq;
-            if in_sync {
-                self.deadlines.remove(&(target.fresh_at + stale_after, key));
-                target.fresh_at = now;
-                target.freshness = Freshness::Fresh;
-                self.deadlines.insert((now + stale_after, key));
-            }
-            out.push(Effect::Heard { target: key, in_sync });
+            (target.seq, target.in_sync, target.stood) = (seq, request.in_sync, 0);
+            self.heard(now, key, out);
             out.push(Effect::Report { target: key, report: request });
         }
-        let memory = target.memory;
-        out.push(Effect::Respond { id, answer: Ok(Answer::Reported(ReportedAnswer { seq, memory })) });
+        out.push(Effect::Respond { id, answer: Ok(Answer::Reported(ReportedAnswer { seq, memory, stands: true })) });
         if let Some(session) = ends {
             self.goodbye(key, session, out);
         }
@@ -597,10 +601,6 @@ impl Core {
             self.timer = Some(at);
             out.push(Effect::SetTimer(at));
         }
-    }
-
-    fn stale_after(&self) -> Duration {
-        Duration::from_secs(self.config.poll.stale_after_seconds)
     }
 }
 

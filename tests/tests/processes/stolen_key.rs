@@ -135,6 +135,7 @@ impl Thief {
             decommission: Decommission::No,
             shown: None,
             history: Continuity::Whole,
+            stands: None,
         };
         let asked = ("GET", DESIRED_PATH, &*codec::desired_query(&request));
         let answer = self.exchange(asked, MEDIA_TYPE, &[]).await?;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tideline_common::health::{Health, truncate};
 use tideline_common::limits::MESSAGE_BYTES_MAX;
 use tideline_common::wire::v1::{
-    Accepted, DecommissionReport, ObjectReport, Progress, ReportedAnswer, ReportedRequest, TargetCondition,
+    Accepted, DecommissionReport, ObjectReport, Progress, ReportedAnswer, ReportedRequest, Stands, TargetCondition,
 };
 use tideline_common::{Digest, GroupKind, Monotonic, ObjectKey, Reason, SessionName, Tombstone, Uid, Version};
 
@@ -34,6 +34,8 @@ use page::Page;
 const GATHER: Duration = Duration::from_millis(50);
 /// Into so many parts the time is divided after which the hub calls a target stale; a report goes out at the end of each.
 const HEARTBEATS: u32 = 3;
+/// How late the next poll may be that says that the last report stands. If it is later, a report goes out all the same.
+const POLL_LATE_MAX: Duration = Duration::from_secs(5);
 /// Between two reports of one object that contain nothing but what a watch showed: twelve a minute for one whose status
 /// changes all the time. A rollout of a minute is followed as well as a person can.
 const OBSERVED_EVERY_SECONDS: u64 = 5;
@@ -55,21 +57,35 @@ pub(in crate::core) struct Reports {
     seq: u64,
     failures: u32,
     not_before: Option<Monotonic>,
-    last_sent: Option<Monotonic>,
+    /// When the hub was told last that the cluster does well, by a report or a poll.
+    last_said: Option<Monotonic>,
     /// Goodbye was said.
     parted: bool,
     /// The last id of the hub's memory of reports; earlier acknowledgements are void when that changes.
     memory: Option<u64>,
-    told: Option<Facts>,
+    told: Option<Told>,
     /// The highest version for which it was reported that every entry was tried.
     applied: Option<Version>,
     timer: Option<Monotonic>,
+}
+
+/// What the hub acknowledged last, in the present session.
+#[derive(Debug)]
+struct Told {
+    facts: Facts,
+    /// The number of the report.
+    report: u64,
+    /// Whether the hub reads in polls that it stands.
+    in_polls: bool,
+    /// How many polls said so.
+    polls: u64,
 }
 
 #[derive(Debug)]
 struct InFlight {
     id: RequestId,
     session: SessionName,
+    seq: u64,
     objects: Vec<(ObjectKey, ReportDigest)>,
     associated: Vec<(ObjectKey, Uid, Digest)>,
     removed: Vec<Tombstone>,
@@ -179,12 +195,29 @@ impl Reports {
 
     /// Whether nothing is left to report, or there is nobody to report to.
     pub(in crate::core) fn is_quiet(&self) -> bool {
-        self.in_flight.is_none() && (self.is_empty() || self.failures > 0 || self.last_sent.is_none())
+        self.in_flight.is_none() && (self.is_empty() || self.failures > 0 || self.last_said.is_none())
     }
 
     /// Whether a last report may be sent: not to a hub that has not answered before.
     pub(in crate::core) fn may_part(&self) -> bool {
-        !self.parted && self.failures == 0 && self.last_sent.is_some()
+        !self.parted && self.failures == 0 && self.last_said.is_some()
+    }
+
+    fn is_told(&self, facts: &Facts) -> bool {
+        self.told.as_ref().is_some_and(|told| told.facts == *facts)
+    }
+
+    /// Whether anything of this session was acknowledged, and not doubted since.
+    pub(in crate::core) fn are_acknowledged(&self) -> bool {
+        self.told.is_some()
+    }
+
+    /// The hub may not know the last report, or may be another version of itself: it is told once more how the cluster does.
+    pub(in crate::core) fn doubt(&mut self, now: Monotonic) {
+        // Who is told by reports alone is told soon enough.
+        if self.told.take_if(|told| told.in_polls).is_some() {
+            self.since.get_or_insert(now);
+        }
     }
 
     pub(in crate::core) fn new_session(&mut self) {
@@ -207,12 +240,12 @@ impl Core {
         }
         self.reporting.reports.wake(now, self.phase);
         let facts = self.facts();
-        if self.reporting.reports.told.as_ref() != Some(&facts) {
+        if !self.reporting.reports.is_told(&facts) {
             self.reporting.reports.since.get_or_insert(now);
         }
         let gather = if self.phase == Phase::Running { GATHER } else { Duration::ZERO };
-        let beat = self.sync.session.stale_after() / HEARTBEATS;
-        let heartbeat = self.reporting.reports.last_sent.map(|sent| sent + beat);
+        let beat = self.beat();
+        let heartbeat = self.reporting.reports.last_said.map(|sent| sent + beat);
         let change = self.reporting.reports.since.map(|since| since + gather);
         let Some(due) = [heartbeat, change, self.reporting.reports.rate.next_due()].into_iter().flatten().min() else {
             return;
@@ -229,7 +262,7 @@ impl Core {
         let beat_due = heartbeat.is_none_or(|at| at <= now);
         let silent = page.objects.is_empty() && page.associated.is_empty();
         let silent = silent && page.removed.is_empty() && page.overtaken.is_empty();
-        let news = !silent || self.reporting.reports.told.as_ref() != Some(&facts);
+        let news = !silent || !self.reporting.reports.is_told(&facts);
         self.reporting.reports.since = (!self.reporting.reports.is_empty()).then_some(now);
         if !news && !beat_due {
             let rest = self.reporting.reports.since.map(|since| since + gather);
@@ -242,14 +275,36 @@ impl Core {
         self.send_page(now, session, page, facts, out);
     }
 
+    /// How long after the hub was told last that the cluster does well it is told again by a report: so that it is told twice
+    /// before it calls the target stale, whatever becomes of one word. Polls may say it often enough.
+    fn beat(&self) -> Duration {
+        let stale_after = self.sync.session.stale_after();
+        let (beat, polls) = (stale_after / HEARTBEATS, self.sync.session.poll_wait() + POLL_LATE_MAX);
+        let in_polls = self.reporting.reports.told.as_ref().is_some_and(|told| told.in_polls);
+        if in_polls && polls <= stale_after / 2 { beat.max(polls) } else { beat }
+    }
+
+    /// What a poll that goes out now says of the last report.
+    pub(in crate::core) fn report_that_stands(&mut self, now: Monotonic) -> Option<Stands> {
+        let facts = self.facts();
+        let reports = &mut self.reporting.reports;
+        let told = reports.told.as_mut().filter(|told| told.in_polls && told.facts == facts)?;
+        told.polls += 1;
+        if facts.in_sync {
+            reports.last_said = Some(now);
+        }
+        Some(Stands { report: told.report, nth: told.polls })
+    }
+
     fn send_page(&mut self, now: Monotonic, session: SessionName, page: Page, facts: Facts, out: &mut Effects) {
         let id = self.sync.session.request();
         self.reporting.reports.seq += 1;
-        self.reporting.reports.last_sent = Some(now);
+        self.reporting.reports.last_said = Some(now);
         self.reporting.reports.applied = facts.applied;
         self.reporting.reports.in_flight = Some(InFlight {
             id,
             session,
+            seq: self.reporting.reports.seq,
             objects: page.told,
             associated: page.associated_told,
             removed: page.removed.clone(),
@@ -290,12 +345,13 @@ impl Core {
 
     pub(in crate::core) fn reported(&mut self, now: Monotonic, result: Result<Answer, LinkFailure>, out: &mut Effects) {
         let Some(in_flight) = self.reporting.reports.in_flight.take() else { return };
-        let InFlight { id: _, session: _, objects, associated, removed, overtaken, facts } = in_flight;
+        let InFlight { id: _, session, seq, objects, associated, removed, overtaken, facts } = in_flight;
         match result {
-            Ok(Answer::Reported(ReportedAnswer { seq: _, memory })) => {
+            Ok(Answer::Reported(ReportedAnswer { seq: _, memory, stands: in_polls })) => {
                 self.reporting.reports.failures = 0;
                 self.reporting.reports.not_before = None;
-                self.reporting.reports.told = Some(facts);
+                let present = self.sync.session.name == Some(session);
+                self.reporting.reports.told = present.then_some(Told { facts, report: seq, in_polls, polls: 0 });
                 for (key, told) in objects {
                     self.model.compact_if_many();
                     self.acknowledged(&key, told);

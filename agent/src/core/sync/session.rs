@@ -108,7 +108,7 @@ impl Core {
             return self.open_session(out);
         };
         let id = self.sync.session.request();
-        let wait = self.sync.session.settings.wait_seconds.min(self.sync.session.wait_max).max(POLL_WAIT_SECONDS_MIN);
+        let wait = self.sync.session.poll_wait().as_secs();
         // While the hub's history is broken, the agent asks for nothing but whether that is over.
         let may_wait = gather.may_wait() || self.sync.is_broken();
         let wait_seconds = if may_wait { wait } else { 0 };
@@ -118,8 +118,19 @@ impl Core {
             if may_wait { Link::Polling { id, sent: now, gather } } else { Link::Gathering { id, gather } };
         let (approved, decommission) = (self.guards.approvals.held(), self.model.decommission);
         let (shown, history) = (self.sync.shown(), self.sync.history);
-        let request =
-            DesiredRequest { session, since, digest, after, wait_seconds, approved, decommission, shown, history };
+        let stands = if may_wait { self.report_that_stands(now) } else { None };
+        let request = DesiredRequest {
+            session,
+            since,
+            digest,
+            after,
+            wait_seconds,
+            approved,
+            decommission,
+            shown,
+            history,
+            stands,
+        };
         out.push(Effect::Send { id, request: Request::Desired(request) });
     }
 
@@ -306,6 +317,15 @@ impl Core {
                 self.history_broken(now);
                 return self.pause_polling(now, sent, out);
             }
+            DesiredAnswer::ReportAgain => {
+                self.sync.session.succeeded();
+                if !self.reporting.reports.are_acknowledged() {
+                    // It was not said that one stands.
+                    return self.sync.session.back_off(now + POLL_PAUSE, Next::Gather(gather), out);
+                }
+                self.reporting.reports.doubt(now);
+                return self.ask(now, gather, out);
+            }
             DesiredAnswer::SnapshotRequired { .. } | DesiredAnswer::Unknown => Step::Again(SyncError::Unrelated),
         };
         match step {
@@ -464,6 +484,8 @@ impl Core {
             self.sync.session.wait_max = (waited / 2).max(POLL_WAIT_SECONDS_MIN);
             self.sync.session.polls = 0;
         }
+        // What it said may not have arrived, and who answers the next one may be another run of the hub.
+        self.reporting.reports.doubt(now);
         self.failed(now, Next::Poll, failure, out);
     }
 

@@ -35,6 +35,12 @@ pub(crate) struct Hub {
     conditions: Vec<TargetCondition>,
     /// Whether the agent said that it sees its cluster as it is.
     pub(crate) in_sync: Option<bool>,
+    /// Whether it reads of polls that the last report stands.
+    pub(crate) hears_polls: bool,
+    /// The newest report of the session that it knows.
+    seq: u64,
+    /// How many reports came, and polls that say that the last one stands.
+    pub(crate) heard: (u64, u64),
     /// What a person approved.
     pub(crate) approved: Vec<Tombstone>,
     /// How many reports of objects it got.
@@ -140,6 +146,7 @@ impl Hub {
     /// What it was told is lost, as when it is restarted.
     pub(crate) fn forget_reports(&mut self) {
         self.forgot += 1;
+        self.seq = 0;
         self.reports.clear();
     }
 
@@ -162,6 +169,7 @@ impl Hub {
     /// Whether a long poll would be answered only when its time is over.
     pub(crate) fn would_wait(&self, request: &Request) -> bool {
         match request {
+            Request::Desired(request) if self.asks_again(request) => false,
             Request::Desired(request) => {
                 if self.refuses.is_none() && self.history != Continuity::Whole {
                     return request.wait_seconds > 0 && request.history == self.history;
@@ -229,6 +237,7 @@ impl Hub {
             }
             Request::Session(_) => {
                 self.sessions += 1;
+                self.seq = 0;
                 Answer::Session(SessionAnswer {
                     session: SessionName::new(self.sessions, 1),
                     outdated: false,
@@ -240,7 +249,11 @@ impl Hub {
                     handover: None,
                 })
             }
-            Request::Desired(request) => Answer::Desired(self.desired(&request)),
+            Request::Desired(request) if self.asks_again(&request) => Answer::Desired(DesiredAnswer::ReportAgain),
+            Request::Desired(request) => {
+                self.heard.1 += u64::from(request.stands.is_some());
+                Answer::Desired(self.desired(&request))
+            }
             Request::Bodies(request) => Answer::Bodies(self.bodies(request)),
             Request::Reported(request) => Answer::Reported(self.reported(request)),
         }
@@ -339,7 +352,13 @@ impl Hub {
         BodiesAnswer { bodies, outdated }
     }
 
+    fn asks_again(&self, request: &DesiredRequest) -> bool {
+        request.stands.is_some_and(|stands| stands.report > self.seq)
+    }
+
     fn reported(&mut self, request: ReportedRequest) -> ReportedAnswer {
+        self.seq = self.seq.max(request.seq);
+        self.heard.0 += 1;
         self.conditions = request.conditions.clone();
         self.in_sync = Some(request.in_sync);
         self.told_objects += request.objects.len();
@@ -360,7 +379,7 @@ impl Hub {
                 self.tombstones.remove(&tombstone);
             }
         }
-        ReportedAnswer { seq: request.seq, memory: 1 + self.forgot }
+        ReportedAnswer { seq: request.seq, memory: 1 + self.forgot, stands: self.hears_polls }
     }
 }
 

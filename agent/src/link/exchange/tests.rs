@@ -28,6 +28,7 @@ fn poll() -> DesiredRequest {
         decommission: Decommission::No,
         shown: None,
         history: Continuity::Whole,
+        stands: None,
     }
 }
 

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::limits::{LINK_MESSAGE_BYTES_MAX, REQUEST_BYTES_MAX};
 use crate::wire::v1::{
-    ApprovedHeld, Continuity, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE, SessionRequest,
+    ApprovedHeld, Continuity, Decommission, DesiredRequest, MEDIA_TYPE, MEDIA_TYPE_DEFLATE, SessionRequest, Stands,
 };
 use crate::{
     Digest, Epoch, GroupKind, ObjectKey, Revision, RevisionId, RevisionPoint, SegmentId, SessionName, Shown, TargetId,
@@ -31,6 +31,7 @@ fn full() -> DesiredRequest {
         decommission: Decommission::Keep,
         shown: Some(shown()),
         history: Continuity::Broken,
+        stands: Some(Stands { report: 12, nth: 3 }),
     }
 }
 
@@ -100,7 +101,7 @@ fn a_cut_message_is_refused() -> Result<(), Error> {
 #[test]
 fn the_query_is_written_without_characters_to_escape() {
     let query = desired_query(&full());
-    expect!["session=7.0000000000000001&since=1.71&digest=6ee0eb490ff832101cf82a3d387c35f29e4230be786978f7acf9e811febf6723&after=eyJncm91cCI6ImFwcHMiLCJraW5kIjoiRGVwbG95bWVudCIsIm5hbWVzcGFjZSI6InNob3AiLCJuYW1lIjoid2ViIn0&wait=45&approved=12.a330395cc0a53ad1207736546afff4735940937564bbf75ce1edad40780d9139&decommission=Keep&shown=1.71.00000000-0000-0000-0000-00000000000a.00000000-0000-0000-0000-00000000000b&history=Broken"]
+    expect!["session=7.0000000000000001&since=1.71&digest=6ee0eb490ff832101cf82a3d387c35f29e4230be786978f7acf9e811febf6723&after=eyJncm91cCI6ImFwcHMiLCJraW5kIjoiRGVwbG95bWVudCIsIm5hbWVzcGFjZSI6InNob3AiLCJuYW1lIjoid2ViIn0&wait=45&approved=12.a330395cc0a53ad1207736546afff4735940937564bbf75ce1edad40780d9139&decommission=Keep&shown=1.71.00000000-0000-0000-0000-00000000000a.00000000-0000-0000-0000-00000000000b&history=Broken&stands=12.3"]
         .assert_eq(&query);
     assert!(query.bytes().all(|b| b.is_ascii_alphanumeric() || b"=&-_.".contains(&b)), "{query}");
 }
@@ -117,6 +118,7 @@ fn a_bare_query_asks_for_everything_at_once() {
         decommission: Decommission::No,
         shown: None,
         history: Continuity::Whole,
+        stands: None,
     };
     assert_eq!(desired_query(&bare), "session=3.0000000000000001");
     assert_eq!(parse_desired_query("session=3.0000000000000001&later=1").ok(), Some(bare));
@@ -200,6 +202,7 @@ proptest! {
             decommission: [Decommission::No, Decommission::Keep, Decommission::Remove][decommission],
             shown: known.then(shown),
             history: if known { Continuity::Broken } else { Continuity::Whole },
+            stands: known.then_some(Stands { report: 9, nth: 1 }),
         };
         prop_assert_eq!(parse_desired_query(&desired_query(&request)).ok(), Some(request));
     }

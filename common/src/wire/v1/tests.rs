@@ -174,9 +174,11 @@ fn desired_is_stable() {
             decommission: Decommission::No,
             shown: Some(shown(version(70))),
             history: Continuity::Broken,
+            stands: None,
         },
     );
     golden("desired-broken", &DesiredAnswer::Broken);
+    golden("desired-report-again", &DesiredAnswer::ReportAgain);
     golden("desired-nothing-new", &DesiredAnswer::NothingNew);
     golden("desired-snapshot-required", &DesiredAnswer::SnapshotRequired { epoch: Epoch(2) });
     let withheld = Entry { key: key("api"), state: EntryState::Withheld(Reason::Conflict), ..entry() };
@@ -217,6 +219,7 @@ fn approvals_are_stable() {
             decommission: Decommission::No,
             shown: None,
             history: Continuity::Whole,
+            stands: None,
         },
     );
     golden(
@@ -253,6 +256,7 @@ fn decommissioning_is_stable() {
             decommission: Decommission::Keep,
             shown: None,
             history: Continuity::Whole,
+            stands: None,
         },
     );
     let policy = PrunePolicy {
@@ -390,7 +394,8 @@ fn reported_is_stable() {
             goodbye: false,
         },
     );
-    golden("reported-answer", &ReportedAnswer { seq: 12, memory: 7 });
+    golden("reported-answer", &ReportedAnswer { seq: 12, memory: 7, stands: false });
+    golden("reported-answer-stands", &ReportedAnswer { seq: 12, memory: 7, stands: true });
 }
 
 #[test]

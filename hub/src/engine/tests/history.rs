@@ -530,6 +530,7 @@ impl Hub {
             decommission: Decommission::No,
             shown: None,
             history: Continuity::Whole,
+            stands: None,
         };
         self.engine.request(self.now, target(), link::Request::Desired(request)).1
     }

@@ -101,7 +101,7 @@ impl Core {
         match admitted {
             Admitted::InUse => {}
             Admitted::Passed => {
-                target.seq = 0;
+                (target.seq, target.in_sync, target.stood) = (0, false, 0);
                 let offered = target.offered.take_if(|(offered, _)| *offered == session);
                 target.shown = offered.and_then(|(_, shown)| shown);
                 // One that had the place before believes that what it said then stands. The other has spoken since.

@@ -9,6 +9,7 @@ use crate::summary::tests::all_is_well;
 
 mod capabilities;
 mod closed;
+mod contact;
 mod sessions;
 
 /// One target's set, and the revision that each key last changed at.
@@ -121,12 +122,14 @@ struct Script {
     sets: OneSet,
     now: u64,
     requests: u64,
+    /// How many polls said that a report stands.
+    polls: u64,
 }
 
 impl Script {
     fn new() -> Self {
         let sets = OneSet { epoch: 1, ..OneSet::default() };
-        let mut script = Self { core: Core::new(Config::default()), sets, now: 0, requests: 0 };
+        let mut script = Self { core: Core::new(Config::default()), sets, now: 0, requests: 0, polls: 0 };
         script.event(Event::TargetKnown {
             target: target(),
             cluster: None,
@@ -184,6 +187,7 @@ impl Script {
             decommission: Decommission::No,
             shown: None,
             history: Continuity::Whole,
+            stands: None,
         }
     }
 
@@ -604,6 +608,7 @@ fn approval_is_told_at_once_before_all_else_and_taken_back_when_it_ends() {
             decommission: Decommission::No,
             shown: None,
             history: Continuity::Whole,
+            stands: None,
         }))
     };
     let none = ApprovedHeld::default();
@@ -663,6 +668,7 @@ fn nothing_of_an_approval_is_lost_to_an_agent_that_is_ahead_of_a_replica() {
             decommission: Decommission::No,
             shown: None,
             history: Continuity::Whole,
+            stands: None,
         }))
     };
     let now = std::mem::replace(&mut script.sets, OneSet { epoch: 1, ..OneSet::default() });

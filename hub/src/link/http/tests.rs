@@ -77,7 +77,9 @@ impl Service for Known {
         self.handled.fetch_add(1, Ordering::Relaxed);
         match request {
             core::Request::Desired(_) => Ok(Reply::Core(core::Answer::Desired(DesiredAnswer::NothingNew))),
-            core::Request::Reported(_) => Ok(Reply::Core(core::Answer::Reported(ReportedAnswer { seq: 1, memory: 1 }))),
+            core::Request::Reported(_) => {
+                Ok(Reply::Core(core::Answer::Reported(ReportedAnswer { seq: 1, memory: 1, stands: false })))
+            }
             core::Request::Session(_, origin) => {
                 *self.origin.lock().unwrap() = Some(origin);
                 let answer = self.session.lock().unwrap().clone().map(core::Answer::Session);

@@ -52,6 +52,7 @@ impl World {
             DesiredAnswer::NothingNew
             | DesiredAnswer::SnapshotRequired { .. }
             | DesiredAnswer::Broken
+            | DesiredAnswer::ReportAgain
             | DesiredAnswer::Unknown => {}
         }
     }

@@ -120,7 +120,7 @@ impl Scene {
         self.reports.extend(request.associated);
         self.conditions = request.conditions;
         self.in_flight = Some(id);
-        let answer = ReportedAnswer { seq: request.seq, memory: self.memory };
+        let answer = ReportedAnswer { seq: request.seq, memory: self.memory, stands: false };
         self.step(Event::Answered { id, result: Ok(Answer::Reported(answer)) });
     }
 

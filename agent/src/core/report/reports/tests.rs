@@ -24,6 +24,44 @@ fn an_agent_without_any_set_does_not_say_that_it_sees_its_cluster_as_it_is() {
     }
 }
 
+/// What a hub hears in an hour at rest: reports, and polls that say that the last one stands.
+fn heard_in_an_hour(hears_polls: bool) -> (u64, u64) {
+    let mut world = World::new(3);
+    world.hub.hears_polls = hears_polls;
+    world.hub.put(&key("", "ConfigMap", "c0"), 1, 1);
+    world.heal();
+    world.quiesce();
+    world.hub.heard = (0, 0);
+    world.run_just(Duration::from_hours(1));
+    world.hub.heard
+}
+
+#[test]
+fn an_agent_at_rest_sends_nothing_beside_its_polls() {
+    let (reports, polls) = heard_in_an_hour(true);
+    assert_eq!(reports, 0);
+    assert!(polls >= 60 * 60 / 45, "{polls}");
+    let (reports, polls) = heard_in_an_hour(false);
+    assert_eq!(polls, 0, "a hub that does not read polls is told nothing in them");
+    assert!(reports >= 60 * 60 / 45, "{reports}");
+}
+
+#[test]
+fn a_hub_that_does_not_know_the_report_that_stands_is_told_all_again_at_once() {
+    let mut world = World::new(3);
+    world.hub.hears_polls = true;
+    let key = key("", "ConfigMap", "c0");
+    world.hub.put(&key, 1, 1);
+    world.heal();
+    world.quiesce();
+    world.hub.forget_reports();
+    world.run_just(Duration::from_secs(2));
+    assert!(world.hub.reports.contains_key(&key));
+    world.hub.heard = (0, 0);
+    world.run_just(Duration::from_mins(10));
+    assert_eq!(world.hub.heard.0, 0, "once");
+}
+
 #[test]
 fn a_status_that_the_hub_would_refuse_is_not_sent() {
     let status = |text: String| RawValue::from_string(text).unwrap();

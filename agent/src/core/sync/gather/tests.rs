@@ -31,6 +31,7 @@ impl Agent {
                 decommission: Decommission::No,
                 shown: None,
                 history: Continuity::Whole,
+                stands: None,
             };
             let held = Held {
                 accepted: self.accepted,
@@ -45,6 +46,7 @@ impl Agent {
                 DesiredAnswer::SnapshotRequired { .. }
                 | DesiredAnswer::Approved(_)
                 | DesiredAnswer::Broken
+                | DesiredAnswer::ReportAgain
                 | DesiredAnswer::Unknown => panic!("the hub has it all"),
             };
             match step {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tideline_common::limits::POLL_WAIT_SECONDS_MAX;
+use tideline_common::limits::{POLL_WAIT_SECONDS_MAX, POLL_WAIT_SECONDS_MIN};
 use tideline_common::wire::v1::{Fenced, PollSettings, SessionAnswer, TargetCondition};
 use tideline_common::{Monotonic, SessionName, SessionNumber};
 
@@ -151,6 +151,11 @@ impl Session {
 
     pub(in crate::core) fn stale_after(&self) -> Duration {
         Duration::from_secs(self.settings.stale_after_seconds.max(3))
+    }
+
+    /// How long the hub is given to answer a poll.
+    pub(in crate::core) fn poll_wait(&self) -> Duration {
+        Duration::from_secs(self.settings.wait_seconds.min(self.wait_max).max(POLL_WAIT_SECONDS_MIN))
     }
 
     /// Something is missing that only the hub has.

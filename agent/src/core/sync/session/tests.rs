@@ -268,8 +268,10 @@ fn a_stop_waits_for_the_last_report_and_says_goodbye() {
     script.after(1).event("timer", Event::Timer(Timer::Report));
     script.event("stop", Event::Stop);
     assert!(script.printed.ends_with("stop: \n"), "{}", script.printed);
-    let answer =
-        Event::Answered { id: RequestId(3), result: Ok(Answer::Reported(ReportedAnswer { seq: 1, memory: 1 })) };
+    let answer = Event::Answered {
+        id: RequestId(3),
+        result: Ok(Answer::Reported(ReportedAnswer { seq: 1, memory: 1, stands: false })),
+    };
     let effects = script.event("answer 3", answer);
     let Some(Effect::Send { id, request: Request::Reported(last) }) = effects.last() else { panic!("{effects:?}") };
     assert!(last.goodbye, "{last:?}");
@@ -285,7 +287,7 @@ fn a_stop_while_the_session_is_renewed_says_goodbye_in_the_new_one_or_waits_for_
         script.event("start", Event::Started);
         script.answer(1, session());
         script.after(1).event("timer", Event::Timer(Timer::Report));
-        script.answer(3, Answer::Reported(ReportedAnswer { seq: 1, memory: 1 }));
+        script.answer(3, Answer::Reported(ReportedAnswer { seq: 1, memory: 1, stands: false }));
         let later = ClusterFacts { kubernetes_version: "v1.35".into(), ..ClusterFacts::default() };
         let effects = script.event("facts", Event::Cluster(later));
         let Some(Effect::Send { id, request: Request::Session(_) }) = effects.first() else { panic!("{effects:?}") };
@@ -306,7 +308,10 @@ fn a_stop_while_the_session_is_renewed_says_goodbye_in_the_new_one_or_waits_for_
             let Some((id, goodbye)) = sent else { break };
             effects = script.event(
                 if goodbye { "goodbye" } else { "report" },
-                Event::Answered { id, result: Ok(Answer::Reported(ReportedAnswer { seq: 1, memory: 1 })) },
+                Event::Answered {
+                    id,
+                    result: Ok(Answer::Reported(ReportedAnswer { seq: 1, memory: 1, stands: false })),
+                },
             );
         }
         assert!(script.printed.contains("goodbye: Stopped\n"), "{}", script.printed);
@@ -320,7 +325,7 @@ fn a_poll_that_is_cut_is_made_shorter() {
     script.answer(1, session());
     // The first report takes a number of its own.
     script.after(1).event("timer", Event::Timer(Timer::Report));
-    script.answer(3, Answer::Reported(ReportedAnswer { seq: 1, memory: 1 }));
+    script.answer(3, Answer::Reported(ReportedAnswer { seq: 1, memory: 1, stands: false }));
     for id in [2, 4, 5, 6] {
         script.after(20).no_answer(id);
         script.after(1).event("timer", Event::Timer(Timer::Link));
