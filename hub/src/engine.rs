@@ -42,7 +42,7 @@ use tracing::{info, warn};
 use self::bounds::Bounds;
 use crate::approvals::Approvals;
 use crate::fuse::Fuse;
-use crate::ledger::{Accepted, HistoryChange, Ledger};
+use crate::ledger::{Accepted, HistoryChange, Ledger, PlaceChange};
 use crate::limits::FACT_BYTES_MAX;
 use crate::link::LedgerView;
 use crate::link::core::{self as link, HolderRecord, RequestId};
@@ -58,7 +58,7 @@ pub use remembered::{Deletion, REVOKED_MAX, RememberedTarget};
 pub use sources::{SourceSeen, Sources, status_digest};
 pub use targets::{Contact, TargetOutline, TargetRecord, Targets};
 pub use unassigned::{KeptCounts, KeptSource};
-pub use view_changes::{ChangedPlace, ChangedPlaces, ViewChange, ViewChanges};
+pub use view_changes::{ChangedPlace, ChangedPlaces, ViewChanges};
 pub use work::{Gathered, HolderWrite, Work};
 
 /// An answer to a request on the link.
@@ -257,12 +257,7 @@ impl Engine {
     /// A space shows an object. What status it has there is shown by nothing that is read here.
     pub fn source_seen(&mut self, id: SourceId, seen: SourceSeen) {
         if self.sources.get(&id).is_none_or(|former| !former.is_placed_like(&seen)) {
-            // It may be whose removals an older hub began.
-            if self.ledger.removals_unnamed().next().is_some() {
-                self.moved_anywhere();
-            } else {
-                self.moved_elsewhere();
-            }
+            self.moved_with_a_source();
         }
         if self.sources.put(&id, seen) {
             self.dirty.sources.insert(id);
@@ -271,6 +266,7 @@ impl Engine {
 
     pub fn source_gone(&mut self, id: &SourceId) {
         self.sources.remove(id);
+        self.moved_with_a_source();
     }
 
     pub(crate) fn freshness(&self, target: TargetId) -> Freshness {
@@ -303,7 +299,7 @@ impl Engine {
                 if record.is_taken_over(&self.targets.holder(target)) {
                     // The holder says all that it knows, and could take back nothing of what another said.
                     self.summary.forget_words(target);
-                    self.moved_anywhere();
+                    self.moved_anywhere(PlaceChange::Reads);
                 }
                 self.targets.held(target, (*record).clone());
                 self.dirty.targets.insert(target);
@@ -333,11 +329,15 @@ impl Engine {
                 self.respond(id, answer.map(Reply::Bodies));
             }
             link::Effect::Report { target, report } => self.report(now, target, *report),
-            link::Effect::Heard { target, in_sync, became_fresh: _ } => {
+            link::Effect::Heard { target, in_sync, became_fresh } => {
                 let contact = if in_sync { Contact::InSync } else { Contact::OutOfSync };
                 if self.targets.heard(target, contact) {
                     info!(sync_target = %target, in_sync, "target is heard from");
-                    self.freshness_changed(target);
+                    self.dirty.targets.insert(target);
+                    self.moved_elsewhere();
+                }
+                if became_fresh {
+                    self.target_reads_otherwise(target);
                 }
             }
             link::Effect::Stale(target) => {
@@ -345,7 +345,8 @@ impl Engine {
                 if self.targets.heard(target, Contact::Silent) {
                     warn!(sync_target = %target, "target is stale: nothing that says it is in sync within its deadline");
                 }
-                self.freshness_changed(target);
+                self.dirty.targets.insert(target);
+                self.target_reads_otherwise(target);
             }
             link::Effect::Quarantined { target, cluster } => {
                 self.quarantined(now, target, cluster.as_ref());
@@ -359,11 +360,6 @@ impl Engine {
             // A receiver that is gone has abandoned the request.
             let _gone = waiting.send(answer);
         }
-    }
-
-    fn freshness_changed(&mut self, target: TargetId) {
-        self.dirty.targets.insert(target);
-        self.target_reads_otherwise(target);
     }
 
     fn report(&mut self, now: Monotonic, target: TargetId, report: ReportedRequest) {
@@ -393,7 +389,7 @@ impl Engine {
         }
         // Most reports only say that all is as it was.
         if !taken.news.is_empty() {
-            self.reads_otherwise(&taken.news);
+            self.reads_otherwise(taken.news.iter());
         } else if told_otherwise || dropped + unfounded > 0 || !breaches.is_empty() {
             self.moved_elsewhere();
         }

@@ -78,6 +78,7 @@ pub use happened::DEPARTED_MAX;
 pub use history::{Fresh, Lineage, REVISION_IDS_MAX, Segment};
 pub use log::{LOG_BYTES_MAX, LOG_ENTRIES_MAX};
 pub use page::{PageData, TargetView};
+pub use places::{Place, PlaceChange};
 pub use record::{BODY_PART_BYTES_MAX, Error, KEY_PREFIX, SCHEMA, restored};
 pub use retention::Retention;
 

@@ -65,9 +65,16 @@ impl Service for LinkService {
         let answer = enrol::enrol(&self.root, request, self.hub, &former).await?;
         // The agent's next request is to find its key known.
         let mut version = self.shared.version();
-        let known = version.wait_for(|_| self.shared.read(|engine| engine.is_registered(answer.target)));
+        // Not by `wait_for`, which keeps the counter from moving while it looks: who moves it has the engine.
+        let known = async {
+            while !self.shared.read(|engine| engine.is_registered(answer.target)) {
+                if version.changed().await.is_err() {
+                    break;
+                }
+            }
+        };
         match timeout(REGISTRATION_WAIT, known).await {
-            Ok(_) => Ok(answer),
+            Ok(()) => Ok(answer),
             Err(_elapsed) => {
                 Err(Refusal::new(RefusalKind::Busy, "the hub is slow to take in this target").retry_after(1))
             }

@@ -77,6 +77,10 @@ impl Shared {
             // What is to be known of a target may be said in no report for long, as that several agents have its identity.
             let look = (!described && engine.is_redescribed()) || engine.statuses_to_write() > standing;
             let moved = Some(engine.view_changes.number()).filter(|number| *number != version);
+            // Before anybody can read what it counts, and in the order of the steps.
+            if let Some(version) = moved {
+                self.inner.version.send_replace(version);
+            }
             (result, work, look, moved)
         });
         if work {
@@ -84,9 +88,6 @@ impl Shared {
         }
         if moved.is_some() || look {
             self.inner.statuses.notify_one();
-        }
-        if let Some(version) = moved {
-            self.inner.version.send_replace(version);
         }
         result
     }

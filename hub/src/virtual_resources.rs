@@ -19,9 +19,9 @@ use tideline_common::{GroupKind, ObjectKey, SpaceName};
 use tokio::sync::watch;
 
 use crate::engine::{
-    self, ChangedPlace, ChangedPlaces, Engine, PageBound, PagePosition, ReportLine, SourceOutline, ViewChange, Within,
-    renamed,
+    self, ChangedPlace, ChangedPlaces, Engine, PageBound, PagePosition, ReportLine, SourceOutline, Within, renamed,
 };
+use crate::ledger::PlaceChange;
 use crate::limits::VIRTUAL_PAGE_LOOKS_MAX;
 use crate::shared::Shared;
 use crate::summary::{Worst, waiting};
@@ -189,7 +189,9 @@ impl VirtualResource for Resource {
     fn changed(&self, space: &str, namespace: Option<&str>, since: u64) -> Option<Changed> {
         let Ok(space) = space.parse() else { return Some(Changed::Groups(Vec::new())) };
         let mut places = match self.shared.read(|engine| engine.view_changes.since(&space, since)) {
-            ChangedPlaces::Any { until } => return Some(Changed::Any { until }),
+            ChangedPlaces::Any { until, change } => {
+                return Some(Changed::Any { until, gone: change == PlaceChange::Diminished });
+            }
             ChangedPlaces::These(places) => places,
         };
         places.retain(|ChangedPlace { place, .. }| match self.scope {
@@ -200,13 +202,13 @@ impl VirtualResource for Resource {
         });
         let groups = places.into_iter().map(|ChangedPlace { at, place, change }| {
             let gone = match (change, self.view) {
-                (ViewChange::Reads, _) => Some(Vec::new()),
-                (ViewChange::Diminished, View::Rollups) => {
+                (PlaceChange::Reads, _) => Some(Vec::new()),
+                (PlaceChange::Diminished, View::Rollups) => {
                     let namespace = place.is_namespaced().then(|| place.namespace.to_string());
                     Some(vec![(namespace, object_name(&place))])
                 }
                 // Which copies were there is not kept.
-                (ViewChange::Diminished, View::Reports) => None,
+                (PlaceChange::Diminished, View::Reports) => None,
             };
             ChangedGroup { at, group: text(&place), gone }
         });

@@ -79,7 +79,11 @@ impl Page {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Changed {
     /// Any of them, while the counter was at most at this number: more is not known. That is later than what was asked for.
-    Any { until: u64 },
+    Any {
+        until: u64,
+        /// Whether any may have gone.
+        gone: bool,
+    },
     /// Those of these groups alone, in the order of their last changes.
     Groups(Vec<ChangedGroup>),
 }
@@ -227,7 +231,7 @@ impl Reader {
     }
 
     /// All objects of one group.
-    pub(crate) fn group(&self, group: &str) -> Result<Vec<Listed>, UnknownKey> {
+    pub(crate) async fn group(&self, group: &str) -> Result<Vec<Listed>, UnknownKey> {
         let (mut all, mut after): (_, Option<String>) = (Vec::new(), None);
         loop {
             let namespace = self.namespace.as_deref();
@@ -236,7 +240,11 @@ impl Reader {
             let Page { objects, next } = self.source.list(&self.space, &request)?;
             all.extend(objects);
             match next {
-                Some(next) => after = Some(next),
+                Some(next) => {
+                    after = Some(next);
+                    // A group may have thousands.
+                    tokio::task::yield_now().await;
+                }
                 None => return Ok(all),
             }
         }

@@ -9,7 +9,7 @@
 //! that is told. Of a scan of everything all events but the last have the version before which nothing is known to be told: who is
 //! cut off among them reads everything anew.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -142,13 +142,16 @@ pub(crate) fn watch(
         Some(false) | None => {
             let since = run.number(asked).ok_or_else(|| too_old(asked, run.version(at)))?;
             match changed(source.as_ref(), space, &reader, since) {
-                Some(changed) if !is_told(&changed) => return Err(too_old(asked, run.version(at))),
+                Some(changed) if !is_told(&changed, &view) => return Err(too_old(asked, run.version(at))),
                 Some(_) => (Tells::Nothing, Then::Resume(since)),
                 None if since == at => (Tells::Nothing, Then::Resume(since)),
                 None => (Tells::All, Then::Nothing),
             }
         }
     };
+    // Who is told the state, and is cut off, begins anew: nothing has the version before the first.
+    let resumes = asked != 0 && view.options.send_initial_events != Some(true);
+    let before = if resumes { run.version(at) } else { run.version(0) } - 1;
     let interval = call.inner.config.bookmark_interval;
     let watch = VirtualWatch {
         source: Arc::clone(source),
@@ -163,7 +166,7 @@ pub(crate) fn watch(
         phase: Phase::Scan(Scan {
             tells,
             fresh: BTreeMap::new(),
-            events: Events::new(run.version(at) - 1),
+            events: Events::new(before),
             at,
             then,
             begun: Instant::now(),
@@ -186,10 +189,11 @@ fn changed(source: &dyn VirtualResource, space: &str, reader: &Reader, since: u6
     source.changed(space, reader.namespace(), since)
 }
 
-/// Whether all that changed can be told to a client of which is not known what it knows.
-fn is_told(changed: &Changed) -> bool {
+/// Whether all that changed can be told to a client of which is not known what it knows. Where anything may have changed, it is
+/// told whatever there is; which of it is not selected any more, nobody knows.
+fn is_told(changed: &Changed, view: &View) -> bool {
     match changed {
-        Changed::Any { .. } => false,
+        Changed::Any { gone, .. } => !gone && view.selects_everything(),
         Changed::Groups(groups) => groups.iter().all(|group| group.gone.is_some()),
     }
 }
@@ -214,7 +218,7 @@ impl VirtualWatch {
             self.phase = match std::mem::replace(&mut self.phase, Phase::Over) {
                 Phase::Over => return None,
                 Phase::Scan(scan) => self.scan(scan),
-                Phase::Groups(groups) => self.groups(groups),
+                Phase::Groups(groups) => self.groups(groups).await,
                 Phase::Idle(pause_ends) => self.wait(pause_ends).await?,
             };
             tokio::task::yield_now().await;
@@ -232,17 +236,18 @@ impl VirtualWatch {
                 }
                 return Some(Phase::Over);
             }
-            changed = self.changes.changed() => changed.ok()?,
+            // Also while something changes all the time.
             () = sleep_until(self.next_bookmark), if bookmark_due => {
                 self.bookmark(false);
                 return Some(Phase::Idle(pause_ends));
             }
+            changed = self.changes.changed() => changed.ok()?,
         }
         sleep_until(pause_ends.min(self.deadline)).await;
         let at = *self.changes.borrow_and_update();
         Some(match changed(self.source.as_ref(), &self.space, &self.reader, self.at) {
             Some(Changed::Groups(groups)) => Phase::Groups(Groups::new(Tells::Differences, groups, self.at, at)),
-            Some(Changed::Any { until }) => self.rescan(Tells::Differences, until, at),
+            Some(Changed::Any { until, .. }) => self.rescan(Tells::Differences, until, at.max(until)),
             None => self.rescan(Tells::Differences, at, at),
         })
     }
@@ -264,6 +269,10 @@ impl VirtualWatch {
     /// computation tells it.
     fn scan(&mut self, mut scan: Scan) -> Phase {
         for listed in self.reader.read(usize::MAX).expect("all keys are the resource's own") {
+            // Of two with one name, the first counts.
+            if scan.fresh.contains_key(&id(&listed)) {
+                continue;
+            }
             if let Some((id, object)) = self.compare(listed, scan.tells, &mut scan.events) {
                 scan.fresh.insert(id, object);
             }
@@ -272,14 +281,16 @@ impl VirtualWatch {
             return Phase::Scan(scan);
         }
         let Scan { tells, fresh, mut events, at, then, begun } = scan;
+        let is_first = self.known.is_empty();
         for (id, object) in std::mem::replace(&mut self.known, fresh) {
             if !self.known.contains_key(&id) {
                 self.tell(&mut events, "DELETED", object);
             }
         }
         if tells == Tells::All
-            && let (Some((namespace, name)), true) = (self.reader.one(), self.known.is_empty())
+            && let (Some((namespace, name)), true) = (self.reader.one(), is_first && self.known.is_empty())
             && self.view.options.resource_version.is_some_and(|version| version != 0)
+            && self.view.options.send_initial_events.is_none()
         {
             let object = nothing_but_a_name(namespace, name);
             self.tell(&mut events, "DELETED", object);
@@ -291,10 +302,10 @@ impl VirtualWatch {
             Then::Bookmark => self.bookmark(true),
             Then::Resume(since) => {
                 return match changed(self.source.as_ref(), &self.space, &self.reader, since) {
-                    Some(changed @ Changed::Groups(_)) if is_told(&changed) => {
-                        let Changed::Groups(groups) = changed else { return Phase::Over };
-                        Phase::Groups(Groups::new(Tells::All, groups, since, at))
-                    }
+                    Some(changed) if is_told(&changed, &self.view) => match changed {
+                        Changed::Groups(groups) => Phase::Groups(Groups::new(Tells::All, groups, since, at)),
+                        Changed::Any { until, .. } => self.rescan(Tells::All, until, at.max(until)),
+                    },
                     None if *self.changes.borrow() == since => Phase::Idle(pause_ends),
                     None => self.rescan(Tells::All, at, at),
                     Some(_) => {
@@ -309,7 +320,7 @@ impl VirtualWatch {
     }
 
     /// Computes one of the groups that have changed.
-    fn groups(&mut self, mut groups: Groups) -> Phase {
+    async fn groups(&mut self, mut groups: Groups) -> Phase {
         let Some(group) = groups.left.pop_front() else {
             self.at = groups.at.max(self.at);
             return Phase::Idle(Instant::now() + pause_after(groups.begun.elapsed()));
@@ -325,13 +336,17 @@ impl VirtualWatch {
             former.extend(self.known.remove_entry(&id));
         }
         let mut gone = group.gone.unwrap_or_default();
-        for listed in self.reader.group(&group.group).expect("the group is the resource's own") {
+        let mut seen = BTreeSet::new();
+        for listed in self.reader.group(&group.group).await.expect("the group is the resource's own") {
+            if !seen.insert(id(&listed)) {
+                continue;
+            }
             let name = (object::namespace(&listed.object).map(str::to_owned), object::name(&listed.object).to_owned());
             gone.retain(|other| *other != name);
             let id = id(&listed);
             let told = former.remove(&id);
             // Of a client of which is not known what it knows: it may know one that was selected before.
-            let perhaps = (groups.tells == Tells::All).then(|| listed.object.clone());
+            let perhaps = (groups.tells == Tells::All).then(|| nothing_but_a_name(Some(&id.1), &id.2));
             self.known.extend(told.clone().map(|told| (id.clone(), told)));
             if let Some((id, object)) = self.compare(listed, groups.tells, &mut events) {
                 self.known.insert(id, object);

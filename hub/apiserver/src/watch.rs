@@ -87,6 +87,11 @@ impl View {
         Renderer { served: &self.served, shape: self.shape, include: self.include }
     }
 
+    /// Whether every object is selected.
+    pub(crate) fn selects_everything(&self) -> bool {
+        self.options.labels.is_everything() && self.options.fields.is_everything()
+    }
+
     pub(crate) fn matches(&self, object: &Value) -> bool {
         self.options.labels.matches(object) && self.options.fields.matches(object)
     }

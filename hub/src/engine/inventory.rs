@@ -8,7 +8,7 @@ use tideline_common::{Monotonic, TargetId};
 use tracing::{info, warn};
 
 use super::{Deletion, Engine, HolderWrite, RememberedTarget, TargetRecord};
-use crate::ledger::HistoryChange;
+use crate::ledger::{HistoryChange, PlaceChange};
 use crate::link::core::{self as link, HolderRecord};
 use crate::placement::{Change, Part, Target};
 
@@ -50,14 +50,14 @@ impl Engine {
         if self.target_name(id) == called {
             self.moved_elsewhere();
         } else {
-            self.moved_anywhere();
+            self.moved_anywhere(PlaceChange::Diminished);
         }
     }
 
     /// What the SyncTarget of a target is called, whether anything else of it can be read, and whether it has an agent.
     pub fn call_target(&mut self, id: TargetId, name: &str) {
         if self.targets.named(id, name) {
-            self.moved_anywhere();
+            self.moved_anywhere(PlaceChange::Diminished);
         }
     }
 
@@ -161,7 +161,7 @@ impl Engine {
     fn forget_agent(&mut self, id: TargetId) {
         self.targets.closed(id);
         self.summary.forget(id);
-        self.moved_anywhere();
+        self.moved_anywhere(PlaceChange::Reads);
         self.bounds.forget(id);
     }
 
@@ -191,6 +191,12 @@ impl Engine {
     pub fn target_name(&self, target: TargetId) -> String {
         let name = self.targets.name(target).or_else(|| self.memory.get(target).map(|remembered| &remembered.name));
         name.cloned().unwrap_or_else(|| target.to_string())
+    }
+
+    /// Whether a target is called so.
+    pub(super) fn is_called(&self, target: TargetId, name: &str) -> bool {
+        let known = self.targets.name(target).or_else(|| self.memory.get(target).map(|remembered| &remembered.name));
+        known.map_or_else(|| target.to_string() == name, |known| known == name)
     }
 
     /// The key by which the agent of a target is known, though it may not be served.
@@ -257,7 +263,7 @@ impl Engine {
         self.summary.forget(target);
         self.bounds.forget(target);
         self.changes.push(Change::Forget(target));
-        self.moved_anywhere();
+        self.moved_anywhere(PlaceChange::Diminished);
         self.targets_placed();
     }
 

@@ -96,7 +96,7 @@ impl Engine {
             Some(PagePosition { place, line: Some(_) }) => Bound::Included(place.clone()),
         };
         let only: Option<RoaringBitmap> = target.map(|name| {
-            let named = self.ledger.targets().filter(|(id, _)| self.target_name(*id) == name);
+            let named = self.ledger.targets().filter(|(id, _)| self.is_called(*id, name));
             named.map(|(_, index)| index).collect()
         });
         let (mut rows, mut looks, mut last) = (Vec::new(), 0, None);

@@ -8,7 +8,6 @@ use tideline_common::{Monotonic, Revision, Shown, TargetId};
 use tracing::warn;
 
 use super::remembered::RememberedTarget;
-use super::view_changes::ViewChange;
 use super::{Answer, Engine};
 use crate::ledger::{Batch, Committed, Fresh, Ledger, Lineage};
 use crate::link::core::{self as link, HolderRecord, RequestId};
@@ -196,7 +195,7 @@ impl Engine {
         self.dirty.sources.append(&mut sources);
         // What is kept may be more or less by now.
         self.dirty.described = true;
-        self.moved(committed.places, ViewChange::Diminished);
+        self.moved(committed.places);
         for (target, _) in committed.registered {
             self.place_target(target);
             self.told = true;

@@ -2,11 +2,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, OnceLock};
 
 use roaring::RoaringBitmap;
-use tideline_common::{Capabilities, Digest, ObjectKey, Revision, SpaceName, TargetId, Uid};
+use tideline_common::{Capabilities, Digest, ObjectKey, Revision, TargetId, Uid};
 
 use super::broken;
 use super::claim::{Claim, ClaimId};
 use super::history::Advance;
+use super::places::{Place, PlaceChange};
 use super::slot::Difference;
 use super::written::Unwritten;
 use super::{BodyUse, Happened, TargetIndex, Tombstones};
@@ -120,7 +121,7 @@ pub struct Committed {
     /// Sources whose assignments changed, and those that are gone.
     pub sources: Vec<SourceId>,
     /// Places in spaces of which something else is to be told; none for any.
-    pub places: Option<BTreeSet<(SpaceName, ObjectKey)>>,
+    pub places: Option<BTreeMap<Place, PlaceChange>>,
     /// Targets that were given an index.
     pub registered: Vec<(TargetId, TargetIndex)>,
     pub forgotten: Vec<(TargetId, TargetIndex)>,

@@ -12,7 +12,7 @@ use super::log::{Left, LogEntry};
 use super::removals::put_or_remove;
 use super::slot::Difference;
 use super::tombstones::Tombstones;
-use super::{Ledger, Slot, Slots, TargetIndex};
+use super::{Ledger, Slot, Slots, TargetIndex, places};
 use crate::placement::SourceId;
 
 /// One target's desired set, less the entries themselves.
@@ -60,7 +60,7 @@ impl Ledger {
         }
         let is_empty = batch.is_empty();
         let destinations = self.destinations_of(&batch);
-        let before = destinations.as_ref().and_then(|keys| self.places_at_all(keys));
+        let before = destinations.as_ref().and_then(|keys| self.copies_at(keys));
         let Batch {
             follows: _,
             revision,
@@ -193,8 +193,8 @@ impl Ledger {
                 None => self.drop_claim(&id),
             }
         }
-        let after = destinations.as_ref().and_then(|keys| self.places_at_all(keys));
-        let places = before.zip(after).map(|(before, after)| &before | &after);
+        let after = destinations.as_ref().and_then(|keys| self.copies_at(keys));
+        let places = before.zip(after).map(|(before, after)| places::changes(&before, &after));
         Ok(Committed { revision, affected, sources: changed, places, registered, forgotten, history, voided })
     }
 

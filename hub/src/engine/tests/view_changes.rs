@@ -53,7 +53,7 @@ impl Hub {
                 let change = places.iter().find(|changed| changed.place == *place).map(|changed| changed.change);
                 assert!(before == after || change.is_some(), "{place}: {before:?} became {after:?}");
                 assert!(
-                    !after.is_less_than(before) || change == Some(ViewChange::Diminished),
+                    !after.is_less_than(before) || change == Some(PlaceChange::Diminished),
                     "{place}: {before:?} lost of itself"
                 );
             }
