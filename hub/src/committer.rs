@@ -32,6 +32,8 @@ pub(crate) use self::store_health::{StoreHealth, StoreState};
 const HOLDER_PREFIX: &str = "holder/";
 /// What every record of a target that has or had an agent begins with; the rest is the target id, the value JSON.
 const TARGET_PREFIX: &str = "target/";
+/// What every record of a SyncTarget as it was read last begins with; the rest is the target id, the value JSON.
+const INVENTORY_PREFIX: &str = "inventory/";
 /// How long a revision can be read and watched from, at least: as a kube-apiserver on etcd has it by default.
 const HISTORY: Duration = Duration::from_mins(5);
 /// The first and the longest wait before a failed write is tried again.
@@ -81,8 +83,18 @@ pub(crate) async fn load(store: &dyn Store, config: Config, settle: Duration, fu
         let (target, record) = parse(TARGET_PREFIX, &key, &value).ok_or_else(|| Error::Target { key: lossy(&key) })?;
         remembered.insert(target, record);
     }
+    let mut inventory = BTreeMap::new();
+    for (key, value) in read_all(store, INVENTORY_PREFIX).await? {
+        if let Some((target, record)) = parse(INVENTORY_PREFIX, &key, &value) {
+            inventory.insert(target, record);
+        } else {
+            // It is written anew once the SyncTarget is read.
+            warn!(key = lossy(&key), "what was last known of a SyncTarget is damaged, and left out");
+        }
+    }
     let mut engine = Engine::new(config, settle, fuse, ledger, holders);
     engine.remember(remembered);
+    engine.know(inventory);
     Ok(engine)
 }
 
@@ -178,9 +190,13 @@ async fn write(store: &dyn Store, work: &Work) -> Result<(), StoreError> {
     let holders: BTreeMap<_, _> = work.holders.iter().map(|write| (write.target, &*write.record)).collect();
     let holders = holders.into_iter().map(|(target, record)| put(HOLDER_PREFIX, target, record));
     let remembered = work.remembered.iter().map(|(target, record)| put(TARGET_PREFIX, *target, record));
+    let inventory = work.inventory.iter().map(|(target, record)| match record {
+        Some(record) => put(INVENTORY_PREFIX, *target, record),
+        None => Write { key: format!("{INVENTORY_PREFIX}{target}").into(), value: None },
+    });
     // Holders before what says that their keys were replaced: a crash in between would leave the former holder in its place.
     // And both before the batch: once that has forgotten a target, nobody else knows what ran there.
-    for chunk in chunked(holders.chain(remembered).map(|write| vec![write]).collect()) {
+    for chunk in chunked(holders.chain(remembered).chain(inventory).map(|write| vec![write]).collect()) {
         write_chunks(store, &[chunk]).await?;
     }
     if let Some(batch) = &work.batch {

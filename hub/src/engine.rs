@@ -15,6 +15,7 @@ mod approved;
 mod bounds;
 mod history;
 mod inventory;
+mod last_known;
 mod lineage;
 mod outline;
 mod pages;
@@ -49,8 +50,10 @@ use crate::link::core::{self as link, HolderRecord, RequestId};
 use crate::link::http::Reply;
 use crate::placement::{Change, Index, SourceId};
 use crate::summary::{Concern, Scope, Screened, Service, Summary, TargetReports, screen};
+use last_known::Inventory;
 use remembered::Memory;
 
+pub use last_known::LastKnown;
 pub use lineage::{Belongs, Lineage, belongs};
 pub use outline::{ReportLine, SourceOutline, renamed};
 pub use pages::{Page, PageBound, PagePosition, Within};
@@ -95,6 +98,7 @@ pub struct Engine {
     pub(crate) targets: Targets,
     bounds: Bounds,
     memory: Memory,
+    inventory: Inventory,
     /// Who is deleting which SyncTarget.
     deleting: BTreeMap<TargetId, String>,
     /// Whose facts were handed on in this run, and to whom.
@@ -147,6 +151,7 @@ impl Engine {
             targets: Targets::new(holders),
             bounds: Bounds::default(),
             memory: Memory::default(),
+            inventory: Inventory::default(),
             deleting: BTreeMap::new(),
             inherited: BTreeSet::new(),
             came: BTreeSet::new(),
@@ -167,6 +172,11 @@ impl Engine {
     /// Begins with what earlier runs persisted of targets that have or had an agent.
     pub fn remember(&mut self, remembered: BTreeMap<TargetId, RememberedTarget>) {
         self.memory = Memory::new(remembered);
+    }
+
+    /// Begins with what earlier runs knew of SyncTargets.
+    pub fn know(&mut self, targets: BTreeMap<TargetId, LastKnown>) {
+        self.inventory = Inventory::new(targets);
     }
 
     /// Begins a request of a target; the answer comes when it is there. Dropping the receiver abandons it.

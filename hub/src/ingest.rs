@@ -116,9 +116,9 @@ impl Ingest {
                 (Err(error), Ok(id)) => {
                     let (name, error) = (name(), exit::chain(&error));
                     warn!(sync_target = name, error, "a SyncTarget cannot be read; what is known of it stays");
-                    self.shared.ingest(|engine, _| {
-                        engine.call_target(id, &name);
-                        engine.target_unreadable(id);
+                    self.shared.ingest(|engine, now| {
+                        engine.call_target(now, id, &name);
+                        engine.target_unreadable(now, id);
                     });
                 }
                 (_, Err(error)) => {
@@ -212,9 +212,9 @@ impl Ingest {
         match role {
             Role::Targets => {
                 let id = uid.and_then(|uid| uid.text().parse::<TargetId>().ok());
-                self.shared.ingest(|engine, _| match id.or_else(|| engine.target_named(name)) {
-                    Some(id) => engine.target_unreadable(id),
-                    None => engine.target_unknown(),
+                self.shared.ingest(|engine, now| match id.or_else(|| engine.target_named(name)) {
+                    Some(id) => engine.target_unreadable(now, id),
+                    None => engine.target_unknown(name),
                 });
             }
             Role::Locations => self.shared.ingest(|engine, _| engine.index.apply_location(name, Err(why.to_owned()))),
@@ -292,7 +292,7 @@ impl Ingest {
         let labels: Labels = target.metadata.labels.clone().unwrap_or_default();
         let placed = Target { id, labels, unschedulable: target.spec.unschedulable, decommission };
         self.shared.ingest(|engine, now| {
-            engine.call_target(id, &name);
+            engine.call_target(now, id, &name);
             engine.keys_revoked(id, &name, &revoked);
             engine.target_seen(now, placed, record);
         });
@@ -343,6 +343,7 @@ impl Ingest {
                 if let Some(target) = target.or_else(|| engine.target_named(&key.name)) {
                     engine.target_gone(now, target, Deletion { at: Some(Timestamp::now()), ..Deletion::default() });
                 }
+                engine.target_not_unknown(now, &key.name);
             }
             Role::Locations => engine.index.delete_location(&key.name),
             Role::Spaces => {

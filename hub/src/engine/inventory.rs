@@ -7,7 +7,7 @@ use tideline_common::wire::v1::{Decommission, Refusal};
 use tideline_common::{Monotonic, TargetId};
 use tracing::{info, warn};
 
-use super::{Deletion, Engine, HolderWrite, RememberedTarget, TargetRecord};
+use super::{Deletion, Engine, HolderWrite, LastKnown, RememberedTarget, TargetRecord};
 use crate::ledger::{HistoryChange, PlaceChange};
 use crate::link::core::{self as link, HolderRecord};
 use crate::placement::{Change, Part, Target};
@@ -15,28 +15,16 @@ use crate::placement::{Change, Part, Target};
 impl Engine {
     /// The inventory shows a target. One without an agent's key takes part in placement, and no agent can speak for it.
     pub fn target_seen(&mut self, now: Monotonic, target: Target, record: Option<TargetRecord>) {
-        let (id, how) = (target.id, target.decommission);
+        let id = target.id;
         let called = self.target_name(id);
-        let former = self.targets.leaving().get(&id).copied();
-        let perhaps = former.is_some() || self.targets.is_unreadable(id);
-        self.targets.awaited(target);
-        if how == Decommission::No {
-            // Also where an accept that takes it for leaving is under way.
-            if perhaps || self.ledger.leaving_is_unexplained(id) {
-                self.changes.push(Change::History(HistoryChange::Stays(id)));
-            }
-        } else {
-            // What is held there may be all that it has: placement says nothing of it.
-            self.changes.push(Change::Retire(id, how));
-            if how.keeps() && former != Some(how) {
-                self.changes.push(Change::LetGo(id));
-            }
+        let perhaps = self.targets.leaving().contains_key(&id) || self.targets.is_unreadable(id);
+        let name = record.as_ref().map(|record| &record.name).or_else(|| self.targets.name(id));
+        self.inventory.seen(id, LastKnown::of(name.cloned().unwrap_or_default(), &target));
+        // Also where an accept that takes it for leaving is under way.
+        if target.decommission == Decommission::No && (perhaps || self.ledger.leaving_is_unexplained(id)) {
+            self.changes.push(Change::History(HistoryChange::Stays(id)));
         }
-        if self.ledger.index_of(id).is_some() {
-            self.place_target(id);
-        } else {
-            self.changes.push(Change::Register(id));
-        }
+        self.takes_part(target);
         match record {
             Some(record) if self.memory.bars(id, &record.key) => {
                 let name = &record.name;
@@ -54,31 +42,93 @@ impl Engine {
         }
     }
 
-    /// What the SyncTarget of a target is called, whether anything else of it can be read, and whether it has an agent.
-    pub fn call_target(&mut self, id: TargetId, name: &str) {
-        if self.targets.named(id, name) {
-            self.moved_anywhere(PlaceChange::Diminished);
+    /// A target is in the inventory, with this for placement.
+    fn takes_part(&mut self, target: Target) {
+        let (id, how) = (target.id, target.decommission);
+        let former = self.targets.leaving().get(&id).copied();
+        self.targets.awaited(target);
+        if how != Decommission::No {
+            // What is held there may be all that it has: placement says nothing of it.
+            self.changes.push(Change::Retire(id, how));
+            if how.keeps() && former != Some(how) {
+                self.changes.push(Change::LetGo(id));
+            }
+        }
+        if self.ledger.index_of(id).is_some() {
+            self.place_target(id);
+        } else {
+            self.changes.push(Change::Register(id));
         }
     }
 
-    /// The inventory shows a target that cannot be read. It is not gone, and what is known of it stays. Where that is only what
-    /// the ledger has of it, nobody can say what selects it: until it can be read, placement decides nothing.
-    pub fn target_unreadable(&mut self, id: TargetId) {
-        self.targets.unreadable(id);
-        if self.ledger.index_of(id).is_some_and(|index| !self.index.target_unreadable(index)) {
-            warn!(target = %id, "nothing is placed and nothing taken away before this SyncTarget can be read");
-            self.targets.wait_for(id);
+    /// What the SyncTarget of a target is called, whether anything else of it can be read, and whether it has an agent.
+    pub fn call_target(&mut self, now: Monotonic, id: TargetId, name: &str) {
+        if self.targets.named(id, name) {
+            self.moved_anywhere(PlaceChange::Diminished);
         }
+        self.target_not_unknown(now, name);
+    }
+
+    /// The inventory shows a target that cannot be read. It is not gone, and what is known of it stays, by an earlier run at a
+    /// start. Where that is only what the ledger has of it, nobody can say what selects it: until it can be read or is deleted,
+    /// placement decides nothing.
+    pub fn target_unreadable(&mut self, now: Monotonic, id: TargetId) {
+        let index = self.ledger.index_of(id);
+        let is_placed = index.is_some_and(|index| self.index.target_unreadable(index));
+        match self.inventory.before(id).cloned() {
+            Some(known) if !is_placed => self.target_as_known(now, id, &known),
+            None if !is_placed && index.is_some() && !self.inventory.contains(id) => {
+                let name = self.target_name(id);
+                warn!(
+                    sync_target = name,
+                    "nothing is placed and nothing taken away before this SyncTarget can be read, or is deleted: nothing is known \
+                     of it from before"
+                );
+                self.targets.wait_for(id);
+            }
+            Some(_) | None => {}
+        }
+        self.targets.unreadable(id);
+    }
+
+    /// Nothing of a target was read in this run: it takes part as an earlier run knew it, and its agent is served by the key that
+    /// it had. What was asked for by annotations was done then.
+    fn target_as_known(&mut self, now: Monotonic, id: TargetId, known: &LastKnown) {
+        let name = known.name.clone();
+        warn!(sync_target = name, "this SyncTarget takes part as it was last read, before this hub was started");
+        if !name.is_empty() {
+            self.call_target(now, id, &name);
+        }
+        self.takes_part(known.target(id));
+        let remembered = self.memory.get(id).filter(|remembered| remembered.refusal().is_none());
+        if let Some((remembered, key)) = remembered.and_then(|it| Some((it, it.known_key()?))) {
+            let (name, cluster) = (remembered.name.clone(), remembered.cluster.clone());
+            let (decommission, nothing) = (known.decommission, None);
+            let record =
+                TargetRecord { name, key, cluster, decommission, accepted: None, released: nothing, adopts: None };
+            self.targets.seen(id, record);
+            self.tell_link(now, id);
+        }
+        self.dirty.targets.insert(id);
+        self.moved_anywhere(PlaceChange::Diminished);
     }
 
     /// Which target a SyncTarget is that cannot be read, by its name.
     pub fn target_named(&self, name: &str) -> Option<TargetId> {
-        self.memory.named(name)
+        self.memory.named(name).or_else(|| self.inventory.named(name))
     }
 
-    /// The inventory shows a target of which nobody can say which it is.
-    pub fn target_unknown(&mut self) {
-        self.targets.saw_unknown();
+    /// The inventory shows a target of this name, and nobody can say which it is.
+    pub fn target_unknown(&mut self, name: &str) {
+        self.targets.saw_unknown(name);
+    }
+
+    /// By now it is known which target has this name, or none has it. Where it was the last that may have been any, those that
+    /// were not seen are gone.
+    pub fn target_not_unknown(&mut self, now: Monotonic, name: &str) {
+        for target in self.targets.not_unknown(name) {
+            self.target_gone(now, target, Deletion::default());
+        }
     }
 
     fn target_with_key(&mut self, now: Monotonic, id: TargetId, record: TargetRecord) {
@@ -259,6 +309,7 @@ impl Engine {
             );
         }
         self.close(now, target);
+        self.inventory.gone(target);
         self.targets.gone(target);
         self.summary.forget(target);
         self.bounds.forget(target);
@@ -283,16 +334,22 @@ impl Engine {
 
     /// Every target that there is was seen. What was not is gone, since whenever.
     pub fn targets_listed(&mut self, now: Monotonic) {
-        let known: BTreeSet<_> = self.ledger.targets().map(|(id, _)| id).chain(self.memory.present()).collect();
-        for target in self.targets.end_listing(known.into_iter()) {
-            if self.targets.any_is_unknown() && self.memory.get(target).is_none() {
-                self.target_unreadable(target);
+        for target in self.targets.end_listing(&self.all_targets()) {
+            if self.targets.any_is_unknown() && self.memory.get(target).is_none() && !self.inventory.contains(target) {
+                self.target_unreadable(now, target);
+                self.targets.is_perhaps_unknown(target);
             } else {
                 self.target_gone(now, target, Deletion::default());
             }
         }
         self.targets_placed();
         self.accept_history();
+    }
+
+    /// Those that the inventory showed when it was last read, as far as that is known.
+    fn all_targets(&self) -> BTreeSet<TargetId> {
+        let registered = self.ledger.targets().map(|(id, _)| id);
+        registered.chain(self.memory.present()).chain(self.inventory.targets()).collect()
     }
 
     /// Tells placement of a target that has an index by now.

@@ -69,8 +69,10 @@ pub struct Targets {
     never_read: BTreeSet<TargetId>,
     /// There, and not readable now: nobody knows whether they are to leave service.
     unreadable_now: BTreeSet<TargetId>,
-    /// A SyncTarget is there of which nothing is known, not even which target it is.
-    any_is_unknown: bool,
+    /// The names of SyncTargets that are there and of which nothing is known, not even which targets they are.
+    unknown: BTreeSet<String>,
+    /// Those that were not seen, and may be one of these.
+    perhaps_unknown: BTreeSet<TargetId>,
     /// While the inventory is read: what was seen of it. None when it is known whole.
     listing: Option<BTreeSet<TargetId>>,
     /// It was read to the end, and placement was not told so yet.
@@ -85,25 +87,39 @@ impl Targets {
     pub(super) fn begin_listing(&mut self) {
         self.listing = Some(BTreeSet::new());
         self.listed = false;
-        self.any_is_unknown = false;
+        self.unknown.clear();
+        self.perhaps_unknown.clear();
     }
 
     /// One is there that may be any of those whose name nobody knows.
-    pub(super) fn saw_unknown(&mut self) {
-        self.any_is_unknown = true;
+    pub(super) fn saw_unknown(&mut self, name: &str) {
+        self.unknown.insert(name.to_owned());
     }
 
     /// Whether one is there that may be any of those whose name nobody knows.
     pub(super) fn any_is_unknown(&self) -> bool {
-        self.any_is_unknown
+        !self.unknown.is_empty()
     }
 
-    /// Ends a listing, and says which of `registered` are not there any more.
-    pub(super) fn end_listing(&mut self, registered: impl Iterator<Item = TargetId>) -> Vec<TargetId> {
-        let Some(seen) = self.listing.take() else { return Vec::new() };
+    /// This one was not seen, and may be one of those.
+    pub(super) fn is_perhaps_unknown(&mut self, target: TargetId) {
+        self.perhaps_unknown.insert(target);
+    }
+
+    /// None of this name is there of which nobody knows which it is. Says which targets there is none for any more.
+    pub(super) fn not_unknown(&mut self, name: &str) -> BTreeSet<TargetId> {
+        if self.unknown.remove(name) && self.unknown.is_empty() {
+            return std::mem::take(&mut self.perhaps_unknown);
+        }
+        BTreeSet::new()
+    }
+
+    /// Ends a listing, and says which of `all` are not there any more.
+    pub(super) fn end_listing(&mut self, all: &BTreeSet<TargetId>) -> BTreeSet<TargetId> {
+        let Some(seen) = self.listing.take() else { return BTreeSet::new() };
         self.listed = true;
         self.unreadable_now.retain(|target| seen.contains(target));
-        registered.filter(|target| !seen.contains(target)).collect()
+        all - &seen
     }
 
     /// Whether placement is to be told, now and once, that it knows every target.
@@ -190,6 +206,7 @@ impl Targets {
 
     /// Says whether that is news.
     pub(super) fn named(&mut self, target: TargetId, name: &str) -> bool {
+        self.perhaps_unknown.remove(&target);
         let known = self.names.insert(target, name.to_owned());
         known.as_deref() != Some(name)
     }
@@ -203,6 +220,7 @@ impl Targets {
         self.names.remove(&target);
         self.awaited.remove(&target);
         self.never_read.remove(&target);
+        self.perhaps_unknown.remove(&target);
         self.unreadable_now.remove(&target);
         self.leaving.remove(&target);
     }

@@ -7,6 +7,7 @@ use tideline_common::wire::v1::Decommission;
 use tideline_common::{Monotonic, Revision, Shown, TargetId};
 use tracing::warn;
 
+use super::last_known::LastKnown;
 use super::remembered::RememberedTarget;
 use super::{Answer, Engine};
 use crate::ledger::{Batch, Committed, Fresh, Ledger, Lineage};
@@ -43,6 +44,8 @@ pub struct Work {
     pub holders: Vec<HolderWrite>,
     /// What is remembered of targets, where that changed.
     pub remembered: BTreeMap<TargetId, RememberedTarget>,
+    /// What is known of SyncTargets, where that changed; none of those that are gone.
+    pub inventory: BTreeMap<TargetId, Option<LastKnown>>,
     /// What acknowledges the batch's confirmed removals: the agent forgets them then.
     acknowledgements: Vec<(RequestId, Answer)>,
     /// Whose facts another target has once the batch is persisted.
@@ -92,9 +95,10 @@ impl Gathered {
 impl Work {
     /// Whether [`Engine::committed`] has anything to do with it.
     pub fn is_empty(&self) -> bool {
-        let Self { ledger: _, batch, next, holders, remembered, acknowledgements, came } = self;
+        let Self { ledger: _, batch, next, holders, remembered, inventory, acknowledgements, came } = self;
         let silent = acknowledgements.is_empty() && came.is_empty();
-        batch.is_none() && next.is_none() && holders.is_empty() && remembered.is_empty() && silent
+        let records = holders.is_empty() && remembered.is_empty() && inventory.is_empty();
+        batch.is_none() && next.is_none() && records && silent
     }
 
     /// All of it is written: makes the ledger that follows, and lets go of the records and of the ledger that it was planned on.
@@ -118,6 +122,7 @@ impl Engine {
         !self.changes.is_empty()
             || !self.holders.is_empty()
             || !self.memory.is_saved()
+            || !self.inventory.is_saved()
             || !self.acknowledgements.is_empty()
             || !self.came.is_empty()
     }
@@ -143,6 +148,7 @@ impl Engine {
         let work = Work {
             holders: std::mem::take(&mut self.holders),
             remembered: self.memory.take_unsaved(),
+            inventory: self.inventory.take_unsaved(),
             acknowledgements: std::mem::take(&mut self.acknowledgements),
             came: std::mem::take(&mut self.came),
             ..Work::default()

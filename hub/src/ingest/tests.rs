@@ -1,7 +1,7 @@
 //! What a start makes of spaces, over a store in memory.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -15,17 +15,21 @@ use tideline_store::{Commit, KeyRange, Op, SqliteStore, Store};
 
 use super::*;
 use crate::committer;
+use crate::engine::LastKnown;
 use crate::fuse::Fuse;
 use crate::ledger::Ledger;
 use crate::link::core::Config;
 use crate::spaces::EmbeddedSource;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const TARGETS: &str = "/apis/tideline.dev/v1alpha1/synctargets";
 
 /// A store with the spaces of a hub.
 struct Spaces {
     store: Arc<SqliteStore>,
     server: Arc<ApiServer>,
+    /// What hubs have written of SyncTargets.
+    known: Arc<Mutex<BTreeMap<TargetId, LastKnown>>>,
 }
 
 impl Spaces {
@@ -36,7 +40,7 @@ impl Spaces {
             let crds = crds.iter().map(|crd| serde_json::to_value(crd).unwrap()).collect();
             server.create_space(space, SpaceConfig { crds, ..SpaceConfig::default() }).await.unwrap();
         }
-        let spaces = Self { store, server };
+        let spaces = Self { store, server, known: Arc::default() };
         let spec = SpaceSpec { embedded: Some(EmbeddedSpace {}), kubeconfig: None, allow: Allow::everything() };
         let space = serde_json::to_value(Space::new("default", spec)).unwrap();
         spaces.post("root", "/apis/tideline.dev/v1alpha1/spaces", &space).await;
@@ -44,7 +48,7 @@ impl Spaces {
             "apiVersion": "tideline.dev/v1alpha1", "kind": "SyncTarget", "spec": {},
             "metadata": {"name": "t", "labels": {"tier": "shop"}},
         });
-        spaces.post("root", "/apis/tideline.dev/v1alpha1/synctargets", &target).await;
+        spaces.post("root", TARGETS, &target).await;
         let placement = json!({
             "apiVersion": "tideline.dev/v1alpha1", "kind": "Placement", "metadata": {"name": "p"},
             "spec": {"targets": [{"matchLabels": {"tier": "shop"}}], "objects": [{"resources": ["configmaps"]}]},
@@ -83,17 +87,22 @@ impl Spaces {
     async fn read_by(&self, ledger: Ledger) -> Ledger {
         let mut run = self.start(ledger).await;
         let ledger = run.settled();
+        run.shared.read(|engine| {
+            let mut names = engine.ledger.targets().map(|(target, _)| engine.target_name(target));
+            assert!(names.all(|name| ["t", "other"].contains(&&*name)), "by name, though no agent has enrolled");
+        });
         run.stop().await;
         ledger
     }
 
     /// A hub that begins with this ledger, and has read everything.
     async fn start(&self, ledger: Ledger) -> Run {
-        let engine = Engine::new(Config::default(), Duration::ZERO, Fuse::new(20), ledger, BTreeMap::new());
+        let mut engine = Engine::new(Config::default(), Duration::ZERO, Fuse::new(20), ledger, BTreeMap::new());
+        engine.know(self.known.lock().unwrap().clone());
         let (shared, shutdown) = (Shared::new(engine), CancellationToken::new());
         let ingest = Ingest::new(shared.clone(), Health::new().gate("spaces"));
         let reading = tokio::spawn(ingest.run(EmbeddedSource::new(&self.server), shutdown.clone()));
-        let run = Run { shared, shutdown, reading, minutes: 0 };
+        let run = Run { shared, shutdown, reading, minutes: 0, known: Arc::clone(&self.known) };
         // The inventory is read last: it is of the last space.
         run.until(|engine| engine.targets.is_known()).await;
         run
@@ -107,6 +116,7 @@ struct Run {
     reading: tokio::task::JoinHandle<Result<(), Infallible>>,
     /// That have gone by.
     minutes: u64,
+    known: Arc<Mutex<BTreeMap<TargetId, LastKnown>>>,
 }
 
 impl Run {
@@ -129,15 +139,29 @@ impl Run {
                 if work.is_empty() {
                     break;
                 }
+                for (target, known) in &work.inventory {
+                    let mut all = self.known.lock().unwrap();
+                    match known {
+                        Some(known) => all.insert(*target, known.clone()),
+                        None => all.remove(target),
+                    };
+                }
                 self.shared.read_mut(|engine| engine.committed(later, work));
             }
         }
         self.minutes += 5;
-        self.shared.read(|engine| {
-            let mut names = engine.ledger.targets().map(|(target, _)| engine.target_name(target));
-            assert!(names.all(|name| ["t", "other"].contains(&&*name)), "by name, though no agent has enrolled");
-            (*engine.ledger).clone()
-        })
+        self.shared.read(|engine| (*engine.ledger).clone())
+    }
+
+    /// Once all that waits has waited, and it has come to so many assignments and removals.
+    async fn comes_to(&mut self, wanted: (u64, usize)) {
+        let waiting = async {
+            while counts(&self.settled()) != wanted {
+                tokio::task::yield_now().await;
+            }
+        };
+        let ended = tokio::time::timeout(Duration::from_secs(20), waiting).await.is_ok();
+        assert!(ended, "{:?} and not {wanted:?}", counts(&self.settled()));
     }
 
     async fn stop(self) {
@@ -216,7 +240,7 @@ async fn beside_what_is_unreadable_at_a_start_all_else_goes_on() {
             let other = json!({
                 "apiVersion": "tideline.dev/v1alpha1", "kind": "SyncTarget", "spec": {}, "metadata": {"name": "other"},
             });
-            spaces.post("root", "/apis/tideline.dev/v1alpha1/synctargets", &other).await;
+            spaces.post("root", TARGETS, &other).await;
             let location = json!({
                 "apiVersion": "tideline.dev/v1alpha1", "kind": "Location", "metadata": {"name": "l"},
                 "spec": {"instanceSelector": {"matchLabels": {"tier": "none"}}},
@@ -231,6 +255,62 @@ async fn beside_what_is_unreadable_at_a_start_all_else_goes_on() {
             assert_eq!(counts(&after), (2, 1), "{lost}: {what}: `b` is gone, and `c` is new");
         }
     }
+}
+
+/// The SyncTarget `t` and `other`, alike, with two ConfigMaps at each.
+async fn two_targets() -> (Spaces, Ledger) {
+    let spaces = Spaces::new().await;
+    for name in ["a", "b"] {
+        spaces.post("default", MAPS, &map(name)).await;
+    }
+    let other = json!({
+        "apiVersion": "tideline.dev/v1alpha1", "kind": "SyncTarget", "spec": {},
+        "metadata": {"name": "other", "labels": {"tier": "shop"}},
+    });
+    spaces.post("root", TARGETS, &other).await;
+    let ledger = spaces.read_by(Ledger::default()).await;
+    assert_eq!(counts(&ledger), (4, 0));
+    (spaces, ledger)
+}
+
+#[tokio::test]
+async fn a_target_without_an_agent_that_is_unreadable_at_a_start_takes_part_as_it_was_last_read() {
+    for (what, damage) in damages() {
+        let (spaces, ledger) = two_targets().await;
+        spaces.damage("/synctargets/-/t", damage).await;
+        spaces.store("/configmaps/default/b", Op::Delete).await;
+        for name in ["c", "d"] {
+            spaces.post("default", MAPS, &map(name)).await;
+        }
+        let mut run = spaces.start(ledger).await;
+        assert_eq!(counts(&run.settled()), (6, 1), "{what}: `b` is gone, `c` and `d` are new, at both");
+        spaces.store("/synctargets/-/t", Op::Delete).await;
+        run.comes_to((3, 1)).await;
+        run.stop().await;
+        assert_eq!(spaces.known.lock().unwrap().len(), 1, "{what}: of what is deleted nothing is kept");
+    }
+}
+
+#[tokio::test]
+async fn a_target_of_which_nothing_is_known_holds_up_no_other_once_it_is_deleted_or_read() {
+    let (spaces, ledger) = two_targets().await;
+    // As a hub left it that kept nothing of SyncTargets.
+    spaces.known.lock().unwrap().clear();
+    let stored = spaces.damage("/synctargets/-/t", |_| "[]".into()).await;
+    spaces.post("default", MAPS, &map("c")).await;
+    let mut run = spaces.start(ledger.clone()).await;
+    assert_eq!(counts(&run.settled()), (4, 0), "nobody knows what selects it");
+    spaces.store("/synctargets/-/t", |key| Op::Put(key, stored)).await;
+    run.comes_to((6, 0)).await;
+    run.stop().await;
+
+    spaces.known.lock().unwrap().clear();
+    spaces.damage("/synctargets/-/t", |_| "[]".into()).await;
+    let mut run = spaces.start(ledger).await;
+    assert_eq!(counts(&run.settled()), (4, 0));
+    spaces.store("/synctargets/-/t", Op::Delete).await;
+    run.comes_to((3, 0)).await;
+    run.stop().await;
 }
 
 #[tokio::test]

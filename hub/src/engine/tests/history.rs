@@ -119,7 +119,7 @@ fn leaving_service_waits_of_a_target_that_could_not_be_read_when_lost_history_wa
         if was_read {
             hub.engine.target_seen(hub.now, in_service(true), Some(agent(1)));
         }
-        hub.engine.target_unreadable(target());
+        hub.engine.target_unreadable(hub.now, target());
         hub.engine.targets_listed(hub.now);
         hub.reads_spaces(5);
         hub.persist();

@@ -29,7 +29,7 @@ impl Hub {
         for nth in 1..=more {
             let id = format!("00000000-0000-4000-8000-0000000000{nth:02x}").parse().unwrap();
             self.engine.target_seen(self.now, Target { id, ..in_service(true) }, None);
-            self.engine.call_target(id, &format!("t{nth}"));
+            self.engine.call_target(self.now, id, &format!("t{nth}"));
         }
         self.persist();
         self.pass(SETTLE);
