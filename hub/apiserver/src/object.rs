@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use tideline_store::{Item, Revision};
 
 use crate::catalog::{Served, Source};
+use crate::keys::Key;
 use crate::status::{ApiError, Cause};
 use crate::structural;
 
@@ -65,7 +66,7 @@ pub(crate) fn read(item: &Item) -> Result<Value, ApiError> {
 }
 
 pub(crate) fn read_at(value: &[u8], revision: Revision) -> Result<Value, ApiError> {
-    let undecodable = |why: String| ApiError::internal(format!("an object in the store cannot be decoded: {why}"));
+    let undecodable = |why: String| ApiError::unreadable(format!("an object in the store cannot be decoded: {why}"));
     let mut object: Value = serde_json::from_slice(value).map_err(|error| undecodable(error.to_string()))?;
     let metadata = object.get_mut("metadata").and_then(Value::as_object_mut);
     // Everything that was stored has metadata; to make it would give an object that nobody wrote.
@@ -111,6 +112,25 @@ pub(crate) fn present(served: &Served, object: Value) -> Value {
     let mut object = convert(served, object);
     fill_defaults(served, &mut object);
     object
+}
+
+/// A stored object as a client sees it among others. One that cannot be read is there as well, with what its key says: it has no
+/// UID, and whoever reads it by its name is told more.
+pub(crate) fn present_any(served: &Served, item: &Item, at: Revision) -> Value {
+    read_at(&item.value, at).map_or_else(|_unreadable| by_key(served, &item.key, at), |object| present(served, object))
+}
+
+/// What is known of an object that cannot be read.
+pub(crate) fn by_key(served: &Served, key: &[u8], at: Revision) -> Value {
+    let text = String::from_utf8_lossy(key);
+    let mut metadata = json!({"resourceVersion": at.0.to_string()});
+    if let Some(Key::Object { namespace, name, .. }) = Key::parse(text.as_bytes()) {
+        metadata["name"] = name.into();
+        if let Some(namespace) = namespace {
+            metadata["namespace"] = namespace.into();
+        }
+    }
+    json!({"apiVersion": served.api_version, "kind": served.resource.kind, "metadata": metadata})
 }
 
 /// Sets one default if nothing is there; an object on the way is made.

@@ -3,6 +3,9 @@
 use crate::query::{Plus, decode};
 use crate::status::ApiError;
 
+/// Where the spaces are in the paths of [`crate::ApiServer::router`].
+pub(crate) const SPACES: &str = "/spaces/";
+
 /// The place a request is about, once the space is taken off the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Path {

@@ -269,12 +269,18 @@ pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
     pub(crate) uid: Option<String>,
     pub(crate) resource_version: Option<String>,
+    /// An object that cannot be read is deleted as it is, whatever its finalizers are and whatever depends on it.
+    pub(crate) ignore_store_read_error: bool,
 }
+
+/// The option of a deletion that says so, as in Kubernetes since 1.32.
+pub(crate) const IGNORE_STORE_READ_ERROR: &str = "ignoreStoreReadErrorWithClusterBreakingPotential";
 
 impl DeleteOptions {
     pub(crate) fn parse(query: &Query, body: Option<&Value>) -> Result<Self, ApiError> {
         let from_query: Vec<&str> = query.all("dryRun").iter().map(String::as_str).collect();
         let mut options = Self { dry_run: dry_run_asked(&from_query)?, ..Self::default() };
+        options.ignore_store_read_error = matches!(query.get(IGNORE_STORE_READ_ERROR), Some("true" | "1"));
         let mut policy = query.get("propagationPolicy");
         if let Some(body) = body {
             let bad = |what: &str| ApiError::bad_request(format!("DeleteOptions: {what}"));
@@ -288,6 +294,7 @@ impl DeleteOptions {
                 let values: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
                 options.dry_run |= dry_run_asked(&values)?;
             }
+            options.ignore_store_read_error |= object.get(IGNORE_STORE_READ_ERROR) == Some(&Value::Bool(true));
             if let Some(preconditions) = object.get("preconditions") {
                 let text = |name: &str| preconditions.get(name).and_then(Value::as_str).map(str::to_owned);
                 options.uid = text("uid");

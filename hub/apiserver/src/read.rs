@@ -40,7 +40,8 @@ pub(crate) async fn get(call: &Call, place: &Place, name: &str) -> Result<Reply,
             not_in_the_future(call, parse_resource_version(version)?)?;
         }
         let item = call.inner.store.get(place.key(&call.space.name, name)).await?;
-        object::present(served, object::read(&item.ok_or_else(|| served.not_found(name))?)?)
+        let item = item.ok_or_else(|| served.not_found(name))?;
+        object::present(served, place.read(&call.space.name, name, &item)?)
     };
     Ok(Reply::ok(Renderer::new(call, served, shape).single(object)))
 }
@@ -132,7 +133,7 @@ pub(crate) async fn list(call: &Call, place: &Place, options: ListOptions) -> Re
     if writer.options.limit > 0 || !first.more {
         return writer.whole(call, place, first).await.map(|text| Reply::stream(Body::from(text)));
     }
-    Ok(Reply::stream(writer.streamed(call, place, &first)?))
+    Ok(Reply::stream(writer.streamed(call, place, &first)))
 }
 
 fn page_size(limit: usize) -> usize {
@@ -154,7 +155,7 @@ struct Writer {
 
 impl Writer {
     /// Appends what matches of a page; true once the list or the client's page is full, with where to go on.
-    fn page(&mut self, renderer: &Renderer<'_>, page: &Page, out: &mut String) -> Result<Option<Value>, ApiError> {
+    fn page(&mut self, renderer: &Renderer<'_>, page: &Page, out: &mut String) -> Option<Value> {
         let limit = if self.options.limit == 0 { usize::MAX } else { self.options.limit.min(LIMIT_MAX) };
         if std::mem::take(&mut self.head) {
             out.push_str(&renderer.list_head());
@@ -167,7 +168,7 @@ impl Writer {
             }
             left -= 1;
             self.range.start = keys::successor(&item.key);
-            let object = object::present(renderer.served, object::read(item)?);
+            let object = object::present_any(renderer.served, item, item.modified);
             if self.options.labels.matches(&object) && self.options.fields.matches(&object) {
                 items.push(renderer.item(object));
             }
@@ -177,14 +178,14 @@ impl Writer {
         let mut metadata = json!({"resourceVersion": self.revision.0.to_string()});
         let more = left > 0 || page.more;
         if more && self.written < limit {
-            return Ok(None);
+            return None;
         }
         if more {
             let start = String::from_utf8_lossy(&self.range.start[self.base.len()..]).into_owned();
             let token = Token { v: TOKEN_VERSION.into(), rv: self.revision.0, start };
             metadata["continue"] = encode_token(&token).into();
         }
-        Ok(Some(metadata))
+        Some(metadata)
     }
 
     async fn next(&self, call: &Call) -> Result<Page, ApiError> {
@@ -197,7 +198,7 @@ impl Writer {
         let renderer = Renderer::new(call, &place.served, self.shape);
         let mut out = String::new();
         loop {
-            if let Some(mut metadata) = self.page(&renderer, &page, &mut out)? {
+            if let Some(mut metadata) = self.page(&renderer, &page, &mut out) {
                 let everything = self.options.labels.is_everything() && self.options.fields.is_everything();
                 if everything && metadata.get("continue").is_some() {
                     let left = call.inner.store.count(self.range.clone(), self.revision).await?;
@@ -211,16 +212,16 @@ impl Writer {
     }
 
     /// A list of any length. A failure on the way cuts the body off: the client sees that it is incomplete.
-    fn streamed(mut self, call: &Call, place: &Place, first: &Page) -> Result<Body, ApiError> {
+    fn streamed(mut self, call: &Call, place: &Place, first: &Page) -> Body {
         let served = std::sync::Arc::clone(&place.served);
         let store = std::sync::Arc::clone(&call.inner.store);
         let include = Renderer::new(call, &served, self.shape).include;
         let mut text = String::new();
         let renderer = Renderer { served: &served, shape: self.shape, include };
-        let done = self.page(&renderer, first, &mut text)?;
+        let done = self.page(&renderer, first, &mut text);
         if let Some(metadata) = done {
             text.push_str(&list_tail(&metadata));
-            return Ok(Body::from(text));
+            return Body::from(text);
         }
         let pieces = stream::try_unfold((Some(self), Some(text)), move |(writer, ready)| {
             let (served, store) = (std::sync::Arc::clone(&served), std::sync::Arc::clone(&store));
@@ -232,7 +233,7 @@ impl Writer {
                 let page = store.range(writer.range.clone(), Some(writer.revision), PAGE).await?;
                 let renderer = Renderer { served: &served, shape: writer.shape, include };
                 let mut text = String::new();
-                let done = writer.page(&renderer, &page, &mut text)?;
+                let done = writer.page(&renderer, &page, &mut text);
                 if let Some(metadata) = done {
                     text.push_str(&list_tail(&metadata));
                     return Ok(Some((Bytes::from(text), (None, None))));
@@ -240,6 +241,6 @@ impl Writer {
                 Ok(Some((Bytes::from(text), (Some(writer), None))))
             }
         });
-        Ok(Body::from_stream(pieces))
+        Body::from_stream(pieces)
     }
 }

@@ -12,13 +12,12 @@ use http::header::AUTHORIZATION;
 use http::{Request, Response, Uri};
 
 use crate::identity::{Authenticator, Credentials, Identity, OnAuthenticated, PeerCertificate};
+use crate::path::SPACES;
 use crate::server::{ApiServer, Inner, failure};
 use crate::status::ApiError;
 
 /// When a client that has too much in use is to try again.
 const RETRY_SECONDS: u64 = 1;
-/// Where the spaces are in the paths of [`ApiServer::router`].
-const SPACES: &str = "/spaces/";
 
 impl ApiServer {
     /// Serves every space below `/spaces/<space>/`, over whatever listener the embedder has.

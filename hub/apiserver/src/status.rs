@@ -22,6 +22,8 @@ pub(crate) struct Cause {
     pub(crate) field: String,
 }
 
+const STORAGE_READ_ERROR: &str = "StorageReadError";
+
 /// `plural` or `plural.group`, as messages name a resource.
 pub(crate) fn qualified(group: &str, plural: &str) -> String {
     if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") }
@@ -186,6 +188,15 @@ impl ApiError {
 
     pub(crate) fn internal(message: impl Into<String>) -> Self {
         Self::new(StatusCode::INTERNAL_SERVER_ERROR, "InternalError", message)
+    }
+
+    /// What is stored of an object cannot be decoded. As of Kubernetes 1.32.
+    pub(crate) fn unreadable(message: impl Into<String>) -> Self {
+        Self::new(StatusCode::INTERNAL_SERVER_ERROR, STORAGE_READ_ERROR, message)
+    }
+
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.reason == STORAGE_READ_ERROR
     }
 
     pub(crate) fn unavailable(message: impl Into<String>) -> Self {

@@ -106,40 +106,37 @@ impl View {
     }
 
     /// The event that a client with these selectors sees, if any.
-    fn event(&mut self, event: Event) -> Result<Option<Bytes>, ApiError> {
+    fn event(&mut self, event: Event) -> Option<Bytes> {
         match event {
             Event::Put { item, previous } => {
-                let now = self.present(&item)?;
-                let matched = match &previous {
-                    Some(previous) => self.matches(&self.present(previous)?),
-                    None => false,
-                };
-                Ok(match (matched, self.matches(&now)) {
+                let now = self.present(&item);
+                let matched = previous.as_ref().is_some_and(|previous| self.matches(&self.present(previous)));
+                match (matched, self.matches(&now)) {
                     (false, true) => Some(self.line("ADDED", now)),
                     (true, true) => Some(self.line("MODIFIED", now)),
                     // The object as it was when it matched, with the version that took it out.
                     (true, false) => {
                         let previous = previous.unwrap_or_else(|| item.clone());
-                        Some(self.deleted(&previous, item.modified)?)
+                        Some(self.deleted(&previous, item.modified))
                     }
                     (false, false) => None,
-                })
+                }
             }
             Event::Delete { at, previous, .. } => {
-                let matched = self.matches(&self.present(&previous)?);
-                matched.then(|| self.deleted(&previous, at)).transpose()
+                let matched = self.matches(&self.present(&previous));
+                matched.then(|| self.deleted(&previous, at))
             }
-            Event::Progress(_) => Ok(None),
+            Event::Progress(_) => None,
         }
     }
 
-    fn present(&self, item: &Item) -> Result<Value, ApiError> {
-        Ok(object::present(&self.served, object::read(item)?))
+    fn present(&self, item: &Item) -> Value {
+        object::present_any(&self.served, item, item.modified)
     }
 
-    fn deleted(&mut self, previous: &Item, at: Revision) -> Result<Bytes, ApiError> {
-        let object = object::present(&self.served, object::read_at(&previous.value, at)?);
-        Ok(self.line("DELETED", object))
+    fn deleted(&mut self, previous: &Item, at: Revision) -> Bytes {
+        let object = object::present_any(&self.served, previous, at);
+        self.line("DELETED", object)
     }
 }
 
@@ -214,7 +211,7 @@ impl Watching {
     async fn state(&mut self, mut range: KeyRange, at: Revision, marks_end: bool) -> Result<Phase, ApiError> {
         let page = self.store.range(range.clone(), Some(at), PAGE).await?;
         for item in &page.items {
-            let object = self.view.present(item)?;
+            let object = self.view.present(item);
             if self.view.matches(&object) {
                 let line = self.view.line("ADDED", object);
                 self.ready.push_back(line);
@@ -253,15 +250,11 @@ impl Watching {
             Woken::Event(Some(Err(error))) => return Some(Some(error_line(&error.into()))),
             Woken::Event(Some(Ok(event))) => {
                 self.seen = event.revision();
-                match self.view.event(event) {
-                    Ok(line) => {
-                        if line.is_some() {
-                            self.told = self.seen;
-                        }
-                        line
-                    }
-                    Err(error) => return Some(Some(error_line(&error))),
+                let line = self.view.event(event);
+                if line.is_some() {
+                    self.told = self.seen;
                 }
+                line
             }
         };
         self.phase = Phase::Live(stream);

@@ -277,14 +277,49 @@ impl Write<'_> {
         let served = &self.place.served;
         for _ in 0..ATTEMPTS {
             let item = self.item(name).await?.ok_or_else(|| served.not_found(name))?;
-            let object = object::read(&item)?;
-            self.check_deletable(name, &object, options)?;
-            match self.delete_item(&item, object, options).await? {
+            let deleted = match self.place.read(&self.call.space.name, name, &item) {
+                Ok(object) => {
+                    self.check_deletable(name, &object, options)?;
+                    self.delete_item(&item, object, options).await?
+                }
+                Err(_unreadable) if options.ignore_store_read_error => {
+                    self.delete_unreadable(name, &item, options).await?
+                }
+                Err(error) => return Err(error),
+            };
+            match deleted {
                 Stored::Done(reply) => return Ok(reply),
                 Stored::Again => {}
             }
         }
         Err(self.too_contended(name))
+    }
+
+    /// Deletes what cannot be read, with all that it may have said of who holds it.
+    async fn delete_unreadable(&self, name: &str, item: &Item, options: &DeleteOptions) -> Result<Stored, ApiError> {
+        let resource = &self.place.served.resource;
+        if options.uid.is_some() || options.resource_version.is_some() {
+            let why = "preconditions cannot be checked of an object that cannot be read";
+            return Err(ApiError::conflict(&resource.group, &resource.plural, name, why));
+        }
+        if !options.dry_run && !self.options.dry_run {
+            let compare = vec![Compare::Modified(item.key.clone(), item.modified)];
+            let commit = Commit { compare, ops: vec![Op::Delete(item.key.clone())] };
+            if let CommitOutcome::Conflict { .. } = self.call.inner.store.commit(commit).await? {
+                return Ok(Stored::Again);
+            }
+            let (space, user) = (&*self.call.space.name, &*self.call.identity.user);
+            tracing::warn!(
+                space,
+                resource = resource.plural,
+                name,
+                user,
+                "an object that could not be read is deleted"
+            );
+            self.after_write().await?;
+        }
+        let object = object::by_key(&self.place.served, &item.key, item.modified);
+        Ok(Stored::Done(Reply::ok(self.success(&object))))
     }
 
     fn check_deletable(&self, name: &str, object: &Value, options: &DeleteOptions) -> Result<(), ApiError> {

@@ -15,5 +15,6 @@ mod api {
     mod resume;
     mod scale;
     mod spaces;
+    mod unreadable;
     mod watch;
 }

@@ -9,17 +9,18 @@ use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, RETRY_AFTER, USER_AGENT, VARY};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 use serde_json::Value;
+use tideline_store::Item;
 
 use super::{Inner, Space};
 use crate::body;
 use crate::catalog::{Served, Source};
 use crate::identity::{Attributes, Identity, Target};
 use crate::negotiate::JSON;
-use crate::path::{Path, ResourcePath};
-use crate::query::{ListOptions, Query};
+use crate::path::{Path, ResourcePath, SPACES};
+use crate::query::{IGNORE_STORE_READ_ERROR, ListOptions, Query};
 use crate::schema::builtin;
 use crate::status::{ApiError, qualified};
-use crate::{discovery, read, review, scale, watch, write};
+use crate::{discovery, object, read, review, scale, watch, write};
 
 /// One request, past the door.
 pub(crate) struct Call {
@@ -272,6 +273,23 @@ impl Place {
     pub(crate) fn key(&self, space: &str, name: &str) -> bytes::Bytes {
         let resource = &self.served.resource;
         crate::keys::object(space, &resource.group, &resource.plural, self.namespace.as_deref(), name)
+    }
+
+    /// Reads one object for a client that named it. Of one that cannot be read it is told how to delete it.
+    pub(crate) fn read(&self, space: &str, name: &str, item: &Item) -> Result<Value, ApiError> {
+        object::read(item).map_err(|error| {
+            let resource = &self.served.resource;
+            let root = if resource.group.is_empty() { "api" } else { "apis" };
+            let namespace = self.namespace.as_ref().map_or_else(String::new, |name| format!("/namespaces/{name}"));
+            let path =
+                format!("{SPACES}{space}/{root}/{}{namespace}/{}/{name}", self.served.api_version, resource.plural);
+            ApiError::unreadable(format!(
+                "{} {name:?}: {}. It can be deleted, whatever its finalizers are, and made anew: kubectl delete --raw \
+                 '{path}?{IGNORE_STORE_READ_ERROR}=true'",
+                qualified(&resource.group, &resource.plural),
+                error.message
+            ))
+        })
     }
 }
 

@@ -18,11 +18,11 @@ pub(crate) async fn delete_collection(call: &Call, place: &Place, bytes: Bytes) 
     let select = ListOptions::parse(&call.query)?;
     fields::check(&place.served, &select)?;
     let mut range = read::range(call, place, &select);
-    let mut at = None;
+    let (mut at, mut unreadable) = (None, None);
     loop {
         let page = call.inner.store.range(range.clone(), at, PAGE).await?;
         for item in &page.items {
-            let object = object::present(&place.served, object::read(item)?);
+            let object = object::present_any(&place.served, item, item.modified);
             if !select.labels.matches(&object) || !select.fields.matches(&object) {
                 continue;
             }
@@ -34,6 +34,8 @@ pub(crate) async fn delete_collection(call: &Call, place: &Place, bytes: Bytes) 
             match one.delete(object::name(&object), &options).await {
                 Ok(_) => {}
                 Err(gone) if gone.code == http::StatusCode::NOT_FOUND => {}
+                // All others go.
+                Err(error) if error.is_unreadable() => unreadable = Some(error),
                 Err(error) => return Err(error),
             }
         }
@@ -42,6 +44,9 @@ pub(crate) async fn delete_collection(call: &Call, place: &Place, bytes: Bytes) 
             Some(_) | None => break,
         }
         at = Some(page.revision);
+    }
+    if let Some(error) = unreadable {
+        return Err(error);
     }
     let resource = &place.served.resource;
     let mut details = json!({"kind": resource.plural});
