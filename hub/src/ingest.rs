@@ -95,6 +95,12 @@ impl Ingest {
                     self.ready = None;
                 }
             }
+            SourceEvent::Unlisted(of) => {
+                self.shared.ingest(|engine, now| unlisted(engine, now, &of));
+                if role(&of) == Role::Placements {
+                    self.ready = None;
+                }
+            }
             SourceEvent::Lost { of, why } => {
                 tracing::debug!(space = %of.space, resource = %of.resource, why, "a resource is read anew");
                 self.unknown.retain(|(resource, _)| *resource != of);
@@ -413,6 +419,15 @@ fn listed(engine: &mut Engine, now: Monotonic, of: &SpaceResource) {
         Some(part) => engine.index.listed(part),
         None if role(of) == Role::Approvals => engine.approvals_listed(now),
         None if role(of) == Role::Acceptances => engine.acceptances_listed(),
+        None => {}
+    }
+}
+
+/// What was approved is not known before it was all read: nothing is made of those parts.
+fn unlisted(engine: &mut Engine, now: Monotonic, of: &SpaceResource) {
+    match part(of) {
+        Some(Part::Targets) => engine.targets_unlisted(now),
+        Some(part) => engine.index.unlisted(part),
         None => {}
     }
 }

@@ -23,7 +23,7 @@ pub struct SpaceResource {
 /// What a provider tells of its spaces.
 ///
 /// Of each resource there comes, in this order and again whenever it has to be read anew: `Lost`, its objects, readable or not,
-/// `Listed`.
+/// `Listed` or `Unlisted`.
 /// Until `Listed`, absence says nothing. `Object`, `Unreadable` and `Deleted` come at any time.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceEvent {
@@ -45,6 +45,8 @@ pub enum SourceEvent {
     },
     /// Everything that is there has come since `Lost`; what has not come is gone.
     Listed(SpaceResource),
+    /// In place of `Listed`: there is also what has a key that cannot be read. What has not come may be that.
+    Unlisted(SpaceResource),
     /// The resource cannot be read, or is about to be read anew. What was known stays.
     Lost {
         of: SpaceResource,

@@ -341,7 +341,11 @@ impl Feeder {
                     return Ok(phase);
                 }
             }
-            Some(Ok(Event::Delete { key, at, previous })) => self.delete(&key, at, &previous),
+            Some(Ok(Event::Delete { key, at, previous })) => {
+                if let Some(phase) = self.delete(&key, at, &previous) {
+                    return Ok(phase);
+                }
+            }
         }
         Ok(Phase::Live(stream))
     }
@@ -389,7 +393,8 @@ impl Feeder {
         None
     }
 
-    fn delete(&mut self, key: &[u8], at: Revision, previous: &Item) {
+    /// Says how to go on, if not with what comes next.
+    fn delete(&mut self, key: &[u8], at: Revision, previous: &Item) -> Option<Phase> {
         match Key::parse(key) {
             Some(Key::Space(space)) => {
                 self.kinds.custom.remove(space);
@@ -397,7 +402,7 @@ impl Feeder {
             }
             Some(Key::Object { space, group, plural, namespace, name }) => {
                 let space: Arc<str> = space.into();
-                let Some(resource) = self.kinds.find(&space, group, plural) else { return };
+                let resource = self.kinds.find(&space, group, plural)?;
                 let uid = object::read(previous).map(|object| object::uid(&object).to_owned()).unwrap_or_default();
                 self.ready.push_back(FeedEvent::Deleted {
                     space: Arc::clone(&space),
@@ -413,8 +418,10 @@ impl Feeder {
                     self.ready.push_back(FeedEvent::ResourceRemoved { space, resource });
                 }
             }
-            None => {}
+            // What was not listed for it may be listed now.
+            None => return Some(Phase::Begin(None)),
         }
+        None
     }
 }
 

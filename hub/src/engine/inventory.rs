@@ -346,6 +346,15 @@ impl Engine {
         self.accept_history();
     }
 
+    /// Every target was seen but for what has a key that cannot be read: what was not seen may be that.
+    pub fn targets_unlisted(&mut self, now: Monotonic) {
+        for target in self.targets.end_listing(&self.all_targets()) {
+            self.target_unreadable(now, target);
+        }
+        self.targets_placed();
+        self.accept_history();
+    }
+
     /// Those that the inventory showed when it was last read, as far as that is known.
     fn all_targets(&self) -> BTreeSet<TargetId> {
         let registered = self.ledger.targets().map(|(id, _)| id);

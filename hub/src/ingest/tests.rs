@@ -66,21 +66,24 @@ impl Spaces {
 
     /// What happens to the object whose key ends so, past all requests.
     async fn store(&self, key: &str, op: impl FnOnce(Bytes) -> Op) {
-        let everything = KeyRange { start: Bytes::new(), end: Bytes::from_static(&[0xff]) };
-        let page = self.store.range(everything, None, 1_000).await.unwrap();
-        let item = page.items.iter().find(|item| item.key.ends_with(key.as_bytes())).unwrap();
-        let ops = vec![op(item.key.clone())];
+        let ops = vec![op(self.item(key).await.0)];
         self.store.commit(Commit { compare: Vec::new(), ops }).await.unwrap();
     }
 
     /// Stores otherwise the object whose key ends so. Returns what was stored.
     async fn damage(&self, key: &str, damage: impl FnOnce(Bytes) -> Bytes) -> Bytes {
+        let (_, stored) = self.item(key).await;
+        let damaged = damage(stored.clone());
+        self.store(key, |key| Op::Put(key, damaged)).await;
+        stored
+    }
+
+    /// The key that ends so, and what is stored under it.
+    async fn item(&self, key: &str) -> (Bytes, Bytes) {
         let everything = KeyRange { start: Bytes::new(), end: Bytes::from_static(&[0xff]) };
         let page = self.store.range(everything, None, 1_000).await.unwrap();
-        let item = page.items.iter().find(|item| item.key.ends_with(key.as_bytes())).unwrap();
-        let damaged = damage(item.value.clone());
-        self.store(key, |key| Op::Put(key, damaged)).await;
-        item.value.clone()
+        let item = page.items.into_iter().find(|item| item.key.ends_with(key.as_bytes())).unwrap();
+        (item.key, item.value)
     }
 
     /// What a hub that begins with this ledger makes of it, once all that waits has waited for long enough.
@@ -311,6 +314,44 @@ async fn a_target_of_which_nothing_is_known_holds_up_no_other_once_it_is_deleted
     spaces.store("/synctargets/-/t", Op::Delete).await;
     run.comes_to((3, 0)).await;
     run.stop().await;
+}
+
+/// What has a key that nobody can read keeps what is absent of its kind, and holds up nothing else.
+#[tokio::test]
+async fn beside_a_key_that_is_unreadable_at_a_start_all_else_goes_on() {
+    for (lost, meanwhile) in [
+        // That `b` is gone is not known.
+        ("/configmaps/default/a", (3, 0)),
+        ("/locations/-/l", (2, 1)),
+        ("/synctargets/-/t", (2, 1)),
+        ("/namespaces/-/default", (2, 1)),
+        // Nobody knows what it selects, nor what the space may do.
+        ("/placements/-/p", (1, 1)),
+        ("/spaces/-/default", (2, 0)),
+    ] {
+        let spaces = Spaces::new().await;
+        for name in ["a", "b"] {
+            spaces.post("default", MAPS, &map(name)).await;
+        }
+        let location = json!({
+            "apiVersion": "tideline.dev/v1alpha1", "kind": "Location", "metadata": {"name": "l"},
+            "spec": {"instanceSelector": {"matchLabels": {"tier": "none"}}},
+        });
+        spaces.post("root", "/apis/tideline.dev/v1alpha1/locations", &location).await;
+        let ledger = spaces.read_by(Ledger::default()).await;
+        spaces.store("/configmaps/default/b", Op::Delete).await;
+        spaces.post("default", MAPS, &map("c")).await;
+        let (key, value) = spaces.item(lost).await;
+        let nameless: Bytes = [&key[..key.len() - 1], &[0xff]].concat().into();
+        let moved = vec![Op::Delete(key.clone()), Op::Put(nameless.clone(), value.clone())];
+        spaces.store.commit(Commit { compare: Vec::new(), ops: moved }).await.unwrap();
+        let mut run = spaces.start(ledger).await;
+        assert_eq!(counts(&run.settled()), meanwhile, "{lost}");
+        let back = vec![Op::Delete(nameless), Op::Put(key, value)];
+        spaces.store.commit(Commit { compare: Vec::new(), ops: back }).await.unwrap();
+        run.comes_to((2, 1)).await;
+        run.stop().await;
+    }
 }
 
 #[tokio::test]

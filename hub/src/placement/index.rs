@@ -10,8 +10,8 @@ use super::choice::Choice;
 use super::inventory::{Inventory, Target};
 use super::listing::Listing;
 use super::object::{Form, Settle, State, Wanted};
-use super::rule::{PlacementRule, SpaceRule};
-use super::space::{Space, implied_policy};
+use super::rule::{PlacementRule, SpaceRule, implied_policy};
+use super::space::Space;
 use super::wants::Wants;
 use super::{Assignment, Change, GroupResource, PlacementId, SourceId};
 use crate::clean::{Labels, Refusal, Source, implied_namespace};
@@ -268,6 +268,21 @@ impl Index {
         }
     }
 
+    /// The part was read to the end, but for what has a key that cannot be read: what was not told may be that. What it may
+    /// decide about stays as it is, and all else goes on.
+    pub fn unlisted(&mut self, part: Part<'_>) {
+        self.finish_drain();
+        match part {
+            Part::Targets => self.inventory.target_list.finish_in_part(),
+            Part::Locations => self.inventory.location_list.finish_in_part(),
+            Part::Spaces => self.space_list.finish_in_part(),
+            Part::Placements(space) => self.space(space).placement_list.finish_in_part(),
+            Part::Objects(space, resource) => {
+                self.space(space).listings.entry(resource.clone()).or_default().finish_in_part();
+            }
+        }
+    }
+
     /// When to drain even if nothing is told.
     pub fn next_deadline(&self) -> Option<Monotonic> {
         self.deadlines.keys().next().copied()
@@ -466,7 +481,7 @@ impl<'a> Pass<'a> {
         space.refresh_problems(index);
         let wanted = self.wanted(space, index);
         self.wants.hear(space, index, &wanted.explicit);
-        let is_unlabelled = space.object(index).is_some_and(|object| space.unlabelled.contains(&object.key.namespace));
+        let is_unlabelled = space.object(index).is_some_and(|object| space.is_unlabelled(&object.key.namespace));
         let (settle, now) = (if is_unlabelled { Settle::Frozen } else { self.settle }, self.now);
         let Some(object) = space.object_mut(index) else { return };
         let (assignment, deadline) = object.resolve(wanted, settle, now);

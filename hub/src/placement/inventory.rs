@@ -83,7 +83,7 @@ impl Inventory {
 
     /// Whether a Location was never readable, so that nothing may be taken from any target.
     pub(super) fn unreadable(&self) -> bool {
-        self.locations.values().any(|location| location.selector.is_none())
+        self.location_list.is_in_part() || self.locations.values().any(|location| location.selector.is_none())
     }
 
     pub(super) fn apply_target(&mut self, index: u32, target: Target) {

@@ -223,5 +223,27 @@ impl PlacementRule {
     }
 }
 
+/// What holds for a namespace that is only implied: created if missing, never changed or deleted.
+pub(super) fn implied_policy() -> ApplyPolicy {
+    use tideline_common::{
+        ApplyMode, ApproveDeletions, ConflictPolicy, DriftPolicy, Prune, PruneAdopted, Recreate, Takeover,
+    };
+    ApplyPolicy {
+        additions: tideline_common::Additions::default(),
+        mode: ApplyMode::CreateOnly,
+        conflicts: ConflictPolicy::Report,
+        takeover: Takeover::Never,
+        recreate: Recreate::Never,
+        prune: Prune::Orphan,
+        prune_adopted: PruneAdopted::Orphan,
+        drift: DriftPolicy::Report,
+        approve_deletions: ApproveDeletions::Ask,
+        fields: Vec::new(),
+        gates: Vec::new(),
+        associated: std::collections::BTreeSet::new(),
+        report: tideline_common::ReportClass::default(),
+    }
+}
+
 #[cfg(test)]
 mod tests;

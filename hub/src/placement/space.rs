@@ -166,15 +166,22 @@ impl Space {
 
     /// Whether everything that decides about its objects was read once. Before, nothing is resolved.
     pub(super) fn is_known(&self) -> bool {
-        let namespaces = GroupResource::new("", "namespaces");
         self.rule.is_some()
             && self.placement_list.complete()
-            && self.listings.get(&namespaces).is_some_and(Listing::complete)
+            && self.listings.get(&namespaces()).is_some_and(Listing::complete)
     }
 
     /// Whether a Placement was never readable: nothing may be taken from any target then.
     pub(super) fn is_unreadable(&self) -> bool {
-        !self.unknown_placements.is_empty() || self.placements.values().any(|placing| placing.rule.is_none())
+        let never_readable = || self.placements.values().any(|placing| placing.rule.is_none());
+        self.placement_list.is_in_part() || !self.unknown_placements.is_empty() || never_readable()
+    }
+
+    /// Whether the labels of a namespace were never readable, its key included.
+    pub(super) fn is_unlabelled(&self, name: &Arc<str>) -> bool {
+        let is_labelled = || self.namespaces.get(name).is_some_and(|known| known.labels.is_some());
+        let some_are_nameless = || self.listings.get(&namespaces()).is_some_and(Listing::is_in_part);
+        self.unlabelled.contains(name) || !name.is_empty() && some_are_nameless() && !is_labelled()
     }
 
     /// Whether the space was seen to have a resource.
@@ -299,7 +306,9 @@ impl Space {
     pub(super) fn listed(&mut self, resource: &GroupResource) {
         let known: Vec<u32> =
             self.by_key.iter().filter(|((of, _), _)| of == resource).map(|(_, index)| *index).collect();
-        for index in self.listings.entry(resource.clone()).or_default().finish(known) {
+        let listing = self.listings.entry(resource.clone()).or_default();
+        let was_in_part = listing.is_in_part();
+        for index in listing.finish(known) {
             self.remove(index);
         }
         let strays: Vec<_> = self.strays.keys().filter(|id| id.resource == *resource).cloned().collect();
@@ -308,6 +317,9 @@ impl Space {
             self.ready_changes.push(Change::Remove(id));
         }
         if resource.is("", "namespaces") {
+            if was_in_part {
+                self.all_dirty();
+            }
             let has_object = |name: &Arc<str>| self.namespaces.get(name).is_some_and(|known| known.object.is_some());
             let unknown: Vec<_> = self.unlabelled.iter().filter(|name| !has_object(name)).cloned().collect();
             for name in self.unknown_namespaces.finish(unknown) {
@@ -613,6 +625,9 @@ impl Space {
 
     pub(super) fn placements_listed(&mut self) {
         let known: Vec<_> = self.placements.keys().chain(&self.unknown_placements).cloned().collect();
+        if self.placement_list.is_in_part() {
+            self.all_dirty();
+        }
         for name in self.placement_list.finish(known) {
             self.delete_placement(&name);
         }
@@ -621,7 +636,8 @@ impl Space {
 
     /// What an older hub knew by the UID of a Placement that is there no more; none of that while one is there that may be any.
     fn forget_former_choices(&mut self) {
-        if !self.unknown_placements.is_empty() || !self.placement_list.complete() {
+        let may_be_there = !self.unknown_placements.is_empty() || self.placement_list.is_in_part();
+        if may_be_there || !self.placement_list.complete() {
             return;
         }
         for uid in std::mem::take(&mut self.former_choices).into_keys() {
@@ -658,24 +674,6 @@ impl Space {
     }
 }
 
-/// What holds for a namespace that is only implied: created if missing, never changed or deleted.
-pub(super) fn implied_policy() -> ApplyPolicy {
-    use tideline_common::{
-        ApplyMode, ApproveDeletions, ConflictPolicy, DriftPolicy, Prune, PruneAdopted, Recreate, Takeover,
-    };
-    ApplyPolicy {
-        additions: tideline_common::Additions::default(),
-        mode: ApplyMode::CreateOnly,
-        conflicts: ConflictPolicy::Report,
-        takeover: Takeover::Never,
-        recreate: Recreate::Never,
-        prune: Prune::Orphan,
-        prune_adopted: PruneAdopted::Orphan,
-        drift: DriftPolicy::Report,
-        approve_deletions: ApproveDeletions::Ask,
-        fields: Vec::new(),
-        gates: Vec::new(),
-        associated: std::collections::BTreeSet::new(),
-        report: tideline_common::ReportClass::default(),
-    }
+fn namespaces() -> GroupResource {
+    GroupResource::new("", "namespaces")
 }

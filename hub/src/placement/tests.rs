@@ -16,6 +16,7 @@ mod oracle;
 mod selecting;
 mod settling;
 mod summary;
+mod unlisted;
 
 /// An index with the assignments that it has told so far.
 struct World {

@@ -62,10 +62,10 @@ impl EmbeddedSource {
                     self.ready.push_back(SourceEvent::Listed(of));
                 }
             }
-            // It is there, and what is not in it nobody knows: it goes on being read.
             FeedEvent::Unlisted { space, resource } => {
                 if let Some(of) = resource_of(&space, &resource) {
-                    self.is_there(of);
+                    self.is_there(of.clone());
+                    self.ready.push_back(SourceEvent::Unlisted(of));
                 }
             }
             FeedEvent::ResourceRemoved { space, resource } => {

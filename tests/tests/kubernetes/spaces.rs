@@ -58,6 +58,7 @@ async fn advance(source: &mut ClusterSource, index: &mut Index) -> Result<Source
         SourceEvent::Unreadable { .. } => {}
         SourceEvent::Deleted { of, key, .. } => index.delete(&of.space, &of.resource, &key),
         SourceEvent::Listed(of) | SourceEvent::Gone(of) => index.listed(Part::Objects(&of.space, &of.resource)),
+        SourceEvent::Unlisted(of) => index.unlisted(Part::Objects(&of.space, &of.resource)),
         SourceEvent::Lost { of, .. } => index.reset(Part::Objects(&of.space, &of.resource)),
     }
     Ok(event)

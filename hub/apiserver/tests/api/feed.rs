@@ -195,6 +195,13 @@ async fn what_cannot_be_read_is_told_by_its_key_and_its_resource_is_listed() {
     let (events, _) = round(&mut api.server.feed(None)).await;
     assert_eq!(widgets_of(&events), ["test widgets a", "test widgets b", "not listed widgets"]);
     assert!(events.iter().filter_map(short).any(|text| text == "listed gadgets"), "the others are");
+
+    // Where that is gone, everything is read anew.
+    let (_, at) = round(&mut api.server.feed(None)).await;
+    let mut live = api.server.feed(Some(at));
+    let ops = vec![Op::Delete(Bytes::from_static(key))];
+    api.store.commit(Commit { compare: Vec::new(), ops }).await.expect("committed");
+    assert_eq!(until(&mut live, "listed widgets").await[0], "round");
 }
 
 #[tokio::test]

@@ -26,6 +26,7 @@ fn gone(second: Vec<FeedEvent>) -> Vec<String> {
         | SourceEvent::Unreadable { .. }
         | SourceEvent::Deleted { .. }
         | SourceEvent::Listed(_)
+        | SourceEvent::Unlisted(_)
         | SourceEvent::Lost { .. } => None,
     });
     gone.collect()
