@@ -36,7 +36,7 @@ use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{
     BodiesAnswer, Body, BodyWanted, ClusterFacts, Decommission, DesiredAnswer, Refusal, RefusalKind, ReportedRequest,
 };
-use tideline_common::{Digest, Monotonic, ObjectKey, Reason, TargetId, Uid, upgrade};
+use tideline_common::{Digest, Monotonic, ObjectKey, Reason, SpaceName, TargetId, Uid, upgrade};
 use tokio::sync::oneshot;
 use tracing::{info, warn};
 
@@ -106,6 +106,8 @@ pub struct Engine {
     /// Whose agents came as the second, where what happened once at the first is remembered still.
     came: BTreeSet<(TargetId, TargetId)>,
     pub(crate) sources: Sources,
+    /// What is to be said of what a space holds and nobody can read.
+    unreadable: BTreeMap<SpaceName, String>,
     changes: Vec<Change>,
     holders: Vec<HolderWrite>,
     /// Answers to reports that are held until the removals confirmed so far are persisted.
@@ -156,6 +158,7 @@ impl Engine {
             inherited: BTreeSet::new(),
             came: BTreeSet::new(),
             sources: Sources::default(),
+            unreadable: BTreeMap::new(),
             changes: Vec::new(),
             holders: Vec::new(),
             acknowledgements: Vec::new(),
@@ -262,6 +265,22 @@ impl Engine {
         let described = self.is_redescribed();
         let later = self.dirty.described && !described;
         Dirty { described, ..std::mem::replace(&mut self.dirty, Dirty { described: later, ..Dirty::default() }) }
+    }
+
+    /// What a person is to know of what a space holds and cannot be read; nothing where all can be.
+    pub fn unreadable_in(&mut self, space: SpaceName, said: Option<String>) {
+        match said {
+            Some(said) => self.unreadable.insert(space, said),
+            None => self.unreadable.remove(&space),
+        };
+    }
+
+    /// What cannot be read of what a space holds, or of the root space, which concerns all.
+    pub fn unreadable(&self, space: &SpaceName) -> Option<String> {
+        let own = self.unreadable.get(space).cloned();
+        let root = self.unreadable.get(&SpaceName::root()).map(|said| format!("in the space root: {said}"));
+        let said: Vec<_> = own.into_iter().chain(root).collect();
+        (!said.is_empty()).then(|| said.join("; "))
     }
 
     /// A space shows an object. What status it has there is shown by nothing that is read here.

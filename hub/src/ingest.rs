@@ -1,5 +1,7 @@
 //! Tells the engine what spaces hold. Reads events, decodes what the hub itself understands, decides nothing.
 
+mod unread;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
@@ -18,6 +20,7 @@ use tideline_runtime::health::ReadinessGate;
 use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
+use self::unread::Unread;
 use crate::approve;
 use crate::clean::{self, Labels, Refusal};
 use crate::duplicates::ACCEPTED_ANNOTATION;
@@ -38,6 +41,7 @@ pub(crate) struct Ingest {
     uids: BTreeMap<(SpaceResource, String), Uid>,
     /// Of such objects those that cannot be read and of which this run does not know the UID.
     unknown: BTreeSet<(SpaceResource, String)>,
+    unread: Unread,
 }
 
 /// What a resource is to the hub.
@@ -64,7 +68,7 @@ impl Role {
 
 impl Ingest {
     pub(crate) fn new(shared: Shared, ready: ReadinessGate) -> Self {
-        Self { shared, ready: Some(ready), uids: BTreeMap::new(), unknown: BTreeSet::new() }
+        Self { shared, ready: Some(ready), uids: BTreeMap::new(), unknown: BTreeSet::new(), unread: Unread::default() }
     }
 
     /// Reads until `shutdown`, or until the source ends.
@@ -85,6 +89,7 @@ impl Ingest {
             SourceEvent::Unreadable { of, key, why } => self.unreadable(&of, &key, &why),
             SourceEvent::Deleted { of, key, uid } => self.deleted(&of, &key, uid),
             SourceEvent::Listed(of) | SourceEvent::Gone(of) => {
+                self.unread.end(&of);
                 // While one is there that may be any, none that was heeded is taken for gone.
                 let any_is_unknown = || self.unknown.iter().any(|(resource, _)| *resource == of);
                 if role(&of) != Role::Acceptances || !any_is_unknown() {
@@ -96,6 +101,7 @@ impl Ingest {
                 }
             }
             SourceEvent::Unlisted(of) => {
+                self.unread.end_with_nameless(&of);
                 self.shared.ingest(|engine, now| unlisted(engine, now, &of));
                 if role(&of) == Role::Placements {
                     self.ready = None;
@@ -104,8 +110,12 @@ impl Ingest {
             SourceEvent::Lost { of, why } => {
                 tracing::debug!(space = %of.space, resource = %of.resource, why, "a resource is read anew");
                 self.unknown.retain(|(resource, _)| *resource != of);
+                self.unread.begin(&of);
                 self.shared.ingest(|engine, _| reset(engine, &of));
             }
+        }
+        for (space, said) in self.unread.take_news() {
+            self.shared.ingest(|engine, _| engine.unreadable_in(space, said));
         }
     }
 
@@ -114,6 +124,7 @@ impl Ingest {
             Ok(uid) => uid,
             Err(why) => return self.without_identity(of, object, &why),
         };
+        self.unread.readable(of, object);
         let name = || object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let was_unknown = self.names(of, name(), &uid);
         match role(of) {
@@ -122,6 +133,7 @@ impl Ingest {
                 (Err(error), Ok(id)) => {
                     let (name, error) = (name(), exit::chain(&error));
                     warn!(sync_target = name, error, "a SyncTarget cannot be read; what is known of it stays");
+                    self.unread.unreadable(of, ("", &name), &error);
                     self.shared.ingest(|engine, now| {
                         engine.call_target(now, id, &name);
                         engine.target_unreadable(now, id);
@@ -147,7 +159,11 @@ impl Ingest {
                     engine.index.location_generation(&name(), generation(object));
                 });
             }
-            Role::Spaces => self.space(object, &name()),
+            Role::Spaces => {
+                if let Err(error) = self.space(object, &name()) {
+                    self.unread.unreadable(of, ("", &name()), &error);
+                }
+            }
             Role::Placements => {
                 let rule =
                     decode::<Placement>(object.clone()).map_err(|error| error.to_string()).and_then(|placement| {
@@ -209,6 +225,7 @@ impl Ingest {
             space = %of.space, resource = %of.resource, namespace = &*key.namespace, name, why,
             "an object in the store cannot be read: what is known of it stands until it is put right or deleted"
         );
+        self.unread.unreadable(of, (&key.namespace, name), why);
         let named = (of.clone(), name.to_owned());
         let role = role(of);
         let uid = self.uids.get(&named).cloned();
@@ -321,19 +338,24 @@ impl Ingest {
         self.shared.step(|engine, now| engine.approval_unreadable(now, uid));
     }
 
-    fn space(&self, object: &Value, name: &str) {
+    /// Says why it cannot be read, if that is so.
+    fn space(&self, object: &Value, name: &str) -> Result<(), String> {
         let Ok(space) = name.parse::<SpaceName>() else {
             warn!(name, "a Space has a name that no space can have");
-            return;
+            return Ok(());
         };
         let rule = decode::<Space>(object.clone())
             .map_err(|error| error.to_string())
             .and_then(|space| SpaceRule::try_from(&space.spec.allow).map_err(|error| exit::chain(&error)));
         match rule {
-            Ok(rule) => self.shared.ingest(|engine, _| engine.index.apply_space(&space, rule)),
+            Ok(rule) => {
+                self.shared.ingest(|engine, _| engine.index.apply_space(&space, rule));
+                Ok(())
+            }
             Err(error) => {
                 warn!(%space, error, "a Space cannot be read; what it was allowed before stays so");
                 self.shared.ingest(|engine, _| engine.index.space_unreadable(&space));
+                Err(error)
             }
         }
     }
@@ -341,6 +363,7 @@ impl Ingest {
     fn deleted(&mut self, of: &SpaceResource, key: &ObjectKey, uid: Option<Uid>) {
         let named = (of.clone(), key.name.to_string());
         self.unknown.remove(&named);
+        self.unread.gone(of, (&key.namespace, &key.name));
         let known = self.uids.remove(&named);
         let uid = uid.or(known);
         self.shared.ingest(|engine, now| match role(of) {

@@ -407,11 +407,19 @@ fn placement_status(summary: &PlacementSummary, kept: u64) -> Value {
 fn space_statuses(engine: &Engine, served: &Clients, kept: &KeptCounts) -> Vec<(Described, Value)> {
     let described = engine.index.spaces().map(|space| {
         let conditions: Vec<_> =
-            std::iter::once(is_served(space, served)).chain(waiting(kept.of_space(space))).collect();
+            [Some(is_served(space, served)), waiting(kept.of_space(space)), unreadable(engine, space)]
+                .into_iter()
+                .flatten()
+                .collect();
         let status = json!({"placements": engine.index.placements(space).count(), "conditions": conditions});
         (Described { space: SpaceName::root(), resource: "spaces", name: space.to_string() }, status)
     });
     described.collect()
+}
+
+/// That something is there which cannot be read.
+fn unreadable(engine: &Engine, space: &SpaceName) -> Option<Value> {
+    Some(condition("Unreadable", ("True", Reason::Undecodable), &engine.unreadable(space)?))
 }
 
 /// Whether the hub reads a space at all: an object alone makes none.

@@ -347,9 +347,12 @@ async fn beside_a_key_that_is_unreadable_at_a_start_all_else_goes_on() {
         spaces.store.commit(Commit { compare: Vec::new(), ops: moved }).await.unwrap();
         let mut run = spaces.start(ledger).await;
         assert_eq!(counts(&run.settled()), meanwhile, "{lost}");
+        let said = run.shared.read(|engine| engine.unreadable(&"default".parse().unwrap()));
+        assert!(said.is_some_and(|said| said.contains("a key in the store cannot be read of ")), "{lost}");
         let back = vec![Op::Delete(nameless), Op::Put(key, value)];
         spaces.store.commit(Commit { compare: Vec::new(), ops: back }).await.unwrap();
         run.comes_to((2, 1)).await;
+        run.until(|engine| engine.unreadable(&"default".parse().unwrap()).is_none()).await;
         run.stop().await;
     }
 }
@@ -364,9 +367,12 @@ async fn what_is_unreadable_goes_when_it_is_deleted() {
     spaces.damage("/configmaps/default/a", |_| "[]".into()).await;
     let mut run = spaces.start(ledger).await;
     assert_eq!(counts(&run.settled()), (2, 0));
+    let said = |engine: &Engine| engine.unreadable(&"default".parse().unwrap());
+    assert!(run.shared.read(said).is_some_and(|said| said.contains("configmaps default/a (")));
     spaces.store("/configmaps/default/a", Op::Delete).await;
     run.until(|engine| engine.index.leaving() == 1).await;
     assert_eq!(counts(&run.settled()), (1, 1));
+    assert_eq!(run.shared.read(said), None);
 }
 
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::engine::TargetRecord;
 use crate::fuse::Fuse;
 use crate::ledger::Ledger;
 use crate::link::core::Config;
-use crate::placement::Target;
+use crate::placement::{SpaceRule, Target};
 
 /// One SyncTarget, which is told of a thousand times at once, and as often in ten seconds, at an API server that always answers so: the number of
 /// requests, at once and in all.
@@ -211,4 +211,35 @@ fn what_comes_during_a_round_has_its_turn_after_all_of_it() {
     assert_eq!(backlog.take(3), [id(2), id(3)]);
     assert_eq!(backlog.take(3), [id(0), id(3)]);
     assert!(backlog.is_empty());
+}
+
+#[test]
+fn a_space_says_what_cannot_be_read_in_it_and_in_the_root_space() {
+    let mut engine = Engine::new(Config::default(), Duration::ZERO, Fuse::new(20), Ledger::default(), BTreeMap::new());
+    let spaces = ["one", "two"].map(|name| name.parse::<SpaceName>().unwrap());
+    for space in &spaces {
+        engine.index.apply_space(space, SpaceRule::default());
+    }
+    let said = |engine: &Engine| -> Vec<String> {
+        let statuses = space_statuses(engine, &Clients::new(), &engine.kept_counts());
+        let message = |(_, status): &(Described, Value)| {
+            let conditions = status["conditions"].as_array().unwrap();
+            let unreadable = conditions.iter().find(|condition| condition["type"] == "Unreadable")?;
+            assert_eq!((&unreadable["status"], &unreadable["reason"]), (&json!("True"), &json!("Undecodable")));
+            unreadable["message"].as_str().map(str::to_owned)
+        };
+        statuses.iter().map(|status| message(status).unwrap_or_default()).collect()
+    };
+    assert_eq!(said(&engine), ["", ""]);
+    engine.unreadable_in(spaces[0].clone(), Some("configmaps shop/a".to_owned()));
+    assert_eq!(said(&engine), ["configmaps shop/a", ""]);
+    engine.unreadable_in(SpaceName::root(), Some("synctargets t".to_owned()));
+    assert_eq!(
+        said(&engine),
+        ["configmaps shop/a; in the space root: synctargets t", "in the space root: synctargets t"]
+    );
+    for space in [&spaces[0], &SpaceName::root()] {
+        engine.unreadable_in(space.clone(), None);
+    }
+    assert_eq!(said(&engine), ["", ""]);
 }
