@@ -683,10 +683,11 @@ fn decommissioned(engine: &Engine, target: TargetId, how: Decommission, freshnes
     Some(condition("Decommissioned", ("False", doing), message.trim_end()))
 }
 
-/// Whether trying again is of no use: the object or its status subresource is not there, or the space refuses the
-/// status as such, for what it says, how deep it is or how large.
+/// Whether trying again is of no use: the object or its status subresource is not there or cannot be read, or the space
+/// refuses the status as such, for what it says, how deep it is or how large.
 fn is_final(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if [400, 404, 405, 409, 413, 422].contains(&status.code))
+    let kube::Error::Api(status) = error else { return false };
+    [400, 404, 405, 409, 413, 422].contains(&status.code) || status.reason == "StorageReadError"
 }
 
 /// Whether there is nothing that has a status.

@@ -103,9 +103,9 @@ impl Engine {
         let remembered = self.memory.get(id).filter(|remembered| remembered.refusal().is_none());
         if let Some((remembered, key)) = remembered.and_then(|it| Some((it, it.known_key()?))) {
             let (name, cluster) = (remembered.name.clone(), remembered.cluster.clone());
-            let (decommission, nothing) = (known.decommission, None);
+            let decommission = known.decommission;
             let record =
-                TargetRecord { name, key, cluster, decommission, accepted: None, released: nothing, adopts: None };
+                TargetRecord { name, key, cluster, decommission, accepted: None, released: None, adopts: None };
             self.targets.seen(id, record);
             self.tell_link(now, id);
         }

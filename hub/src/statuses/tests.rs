@@ -14,9 +14,9 @@ use crate::ledger::Ledger;
 use crate::link::core::Config;
 use crate::placement::{SpaceRule, Target};
 
-/// One SyncTarget, which is told of a thousand times at once, and as often in ten seconds, at an API server that always answers so: the number of
-/// requests, at once and in all.
-async fn requests(code: u16) -> (usize, usize) {
+/// One SyncTarget, which is told of a thousand times at once, and as often in ten seconds, at an API server that always answers so:
+/// the number of requests, at once and in all.
+async fn requests(code: u16, reason: &'static str) -> (usize, usize) {
     let fuse = Fuse::new(20);
     let shared = Shared::new(Engine::new(Config::default(), Duration::ZERO, fuse, Ledger::default(), BTreeMap::new()));
     let id: TargetId = "00000000-0000-4000-8000-000000000000".parse().unwrap();
@@ -37,7 +37,9 @@ async fn requests(code: u16) -> (usize, usize) {
     let counted = Arc::clone(&asked);
     let service = tower::service_fn(move |_: http::Request<Body>| {
         counted.fetch_add(1, Ordering::Relaxed);
-        let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "", "code": code});
+        let status = json!({
+            "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "", "code": code, "reason": reason,
+        });
         let answer = Response::builder().status(code).body(Body::from(status.to_string().into_bytes())).unwrap();
         async move { Ok::<_, Infallible>(answer) }
     });
@@ -63,7 +65,7 @@ async fn requests(code: u16) -> (usize, usize) {
 #[tokio::test(start_paused = true)]
 async fn what_fails_is_tried_again_when_it_is_due_however_often_it_is_told_of() {
     for code in [500, 503, 429] {
-        let (at_once, in_ten_seconds) = requests(code).await;
+        let (at_once, in_ten_seconds) = requests(code, "").await;
         assert_eq!(at_once, 1, "{code}");
         assert!((3..50).contains(&in_ten_seconds), "{code}: {in_ten_seconds}");
     }
@@ -72,8 +74,9 @@ async fn what_fails_is_tried_again_when_it_is_due_however_often_it_is_told_of() 
 #[tokio::test(start_paused = true)]
 async fn what_is_refused_is_not_tried_again() {
     for code in [400, 404, 405, 409, 413, 422] {
-        assert_eq!(requests(code).await, (1, 1), "{code}");
+        assert_eq!(requests(code, "").await, (1, 1), "{code}");
     }
+    assert_eq!(requests(500, "StorageReadError").await, (1, 1), "the object cannot be read");
 }
 
 /// What is told of one write makes none of another wait, or come earlier.
