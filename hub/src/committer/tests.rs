@@ -10,7 +10,7 @@ use tideline_runtime::health::Health;
 use tideline_store::{Item, Page, Revision, SqliteStore, WatchStream};
 
 use super::*;
-use crate::engine::RememberedTarget;
+use crate::engine::{LastKnown, RememberedTarget};
 
 #[tokio::test]
 async fn however_many_records_there_are_all_are_read() {
@@ -41,6 +41,27 @@ async fn many_targets_that_go_at_once_are_remembered() {
     work.remembered = targets.map(|target| (target, remembered.clone())).collect();
     write(store.as_ref(), &work).await.unwrap();
     assert_eq!(read_all(store.as_ref(), TARGET_PREFIX).await.unwrap().len(), 20);
+}
+
+#[tokio::test]
+async fn what_is_known_of_a_target_is_there_at_the_next_start_until_it_is_gone() {
+    let store = SqliteStore::in_memory().unwrap();
+    let target = TargetId::from_uuid(Uuid::from_u128(1));
+    let named = async || {
+        let engine = load(store.as_ref(), Config::default(), Duration::ZERO, Fuse::new(20)).await.unwrap();
+        engine.target_named("t")
+    };
+    let known = LastKnown { name: "t".to_owned(), ..LastKnown::default() };
+    for (written, there) in [(Some(known.clone()), Some(target)), (None, None), (Some(known), Some(target))] {
+        let mut work = Work::default();
+        work.inventory.insert(target, written);
+        write(store.as_ref(), &work).await.unwrap();
+        assert_eq!(named().await, there);
+    }
+    // A hub that could not start for this would be worse off.
+    let ops = vec![Op::Put(format!("{INVENTORY_PREFIX}{target}").into(), "[".into())];
+    commit(store.as_ref(), ops).await.unwrap();
+    assert_eq!(named().await, None);
 }
 
 /// A store in memory whose commits fail as it is told, the last in the list for ever.
