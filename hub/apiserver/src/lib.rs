@@ -35,6 +35,7 @@ mod status;
 
 // What is served, and where it is kept.
 mod catalog;
+mod filled_field;
 mod keys;
 mod object;
 mod virtual_resource;
@@ -61,6 +62,7 @@ mod server;
 pub use body::BODY_BYTES_MAX;
 pub use catalog::ResourceKind;
 pub use feed::FeedEvent;
+pub use filled_field::FilledField;
 pub use identity::{
     AUTHENTICATED, Admission, Attributes, Authenticator, Authorizer, Credentials, Crowded, Deletion, Identity, MASTERS,
     OnAuthenticated, PeerCertificate, Target, Unauthenticated,

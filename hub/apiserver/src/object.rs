@@ -133,19 +133,37 @@ pub(crate) fn by_key(served: &Served, key: &[u8], at: Revision) -> Value {
     json!({"apiVersion": served.api_version, "kind": served.resource.kind, "metadata": metadata})
 }
 
-/// Sets one default if nothing is there; an object on the way is made.
-fn default_at(object: &mut Value, path: &[&str], value: impl FnOnce() -> Value) {
-    let Some((last, way)) = path.split_last() else { return };
+/// Where a value is or is to be; an object on the way is made. None where something else is in the way.
+fn slot<'a>(object: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
+    let (last, way) = path.split_last()?;
     let mut at = object;
     for step in way {
-        let Some(map) = at.as_object_mut() else { return };
-        at = map.entry(*step).or_insert_with(|| json!({}));
+        at = at.as_object_mut()?.entry(*step).or_insert_with(|| json!({}));
     }
-    if let Some(map) = at.as_object_mut() {
-        let slot = map.entry(*last).or_insert(Value::Null);
-        if slot.is_null() {
-            *slot = value();
-        }
+    Some(at.as_object_mut()?.entry(*last).or_insert(Value::Null))
+}
+
+/// Sets one default if nothing is there.
+fn default_at(object: &mut Value, path: &[&str], value: impl FnOnce() -> Value) {
+    if let Some(slot) = slot(object, path)
+        && slot.is_null()
+    {
+        *slot = value();
+    }
+}
+
+/// Sets a value, where nothing but objects is on the way.
+pub(crate) fn set_at(object: &mut Value, path: &[&str], value: Value) {
+    if let Some(slot) = slot(object, path) {
+        *slot = value;
+    }
+}
+
+/// Gives an object the value of the stored one, or takes its own out where that has none.
+pub(crate) fn keep_at(object: &mut Value, path: &[&str], stored: &Value) {
+    match path.iter().try_fold(stored, |at, step| at.get(step)) {
+        Some(value) => set_at(object, path, value.clone()),
+        None => remove_and_close(object, path, stored),
     }
 }
 

@@ -160,19 +160,21 @@ impl Writer {
         if std::mem::take(&mut self.head) {
             out.push_str(&renderer.list_head());
         }
-        let mut items = Vec::new();
+        let mut objects = Vec::new();
         let mut left = page.items.len();
         for item in &page.items {
-            if self.written + items.len() == limit {
+            if self.written + objects.len() == limit {
                 break;
             }
             left -= 1;
             self.range.start = keys::successor(&item.key);
             let object = object::present_any(renderer.served, item, item.modified);
             if self.options.labels.matches(&object) && self.options.fields.matches(&object) {
-                items.push(renderer.item(object));
+                objects.push(object);
             }
         }
+        renderer.fill(&mut objects);
+        let items: Vec<_> = objects.into_iter().map(|object| renderer.item(object)).collect();
         join(out, &items, self.written == 0);
         self.written += items.len();
         let mut metadata = json!({"resourceVersion": self.revision.0.to_string()});
@@ -215,9 +217,9 @@ impl Writer {
     fn streamed(mut self, call: &Call, place: &Place, first: &Page) -> Body {
         let served = std::sync::Arc::clone(&place.served);
         let store = std::sync::Arc::clone(&call.inner.store);
-        let include = Renderer::new(call, &served, self.shape).include;
         let mut text = String::new();
-        let renderer = Renderer { served: &served, shape: self.shape, include };
+        let renderer = Renderer::new(call, &served, self.shape);
+        let (include, filled) = (renderer.include, renderer.filled.cloned());
         let done = self.page(&renderer, first, &mut text);
         if let Some(metadata) = done {
             text.push_str(&list_tail(&metadata));
@@ -225,13 +227,15 @@ impl Writer {
         }
         let pieces = stream::try_unfold((Some(self), Some(text)), move |(writer, ready)| {
             let (served, store) = (std::sync::Arc::clone(&served), std::sync::Arc::clone(&store));
+            let filled = filled.clone();
             async move {
                 if let Some(text) = ready {
                     return Ok::<_, ApiError>(Some((Bytes::from(text), (writer, None))));
                 }
                 let Some(mut writer) = writer else { return Ok(None) };
                 let page = store.range(writer.range.clone(), Some(writer.revision), PAGE).await?;
-                let renderer = Renderer { served: &served, shape: writer.shape, include };
+                let filled = filled.as_ref();
+                let renderer = Renderer { served: &served, shape: writer.shape, include, filled };
                 let mut text = String::new();
                 let done = writer.page(&renderer, &page, &mut text);
                 if let Some(metadata) = done {

@@ -1,9 +1,14 @@
 //! Objects, lists and events in the shape that the client asked for.
 
+use std::slice;
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use crate::catalog::Served;
+use crate::filled_field::FilledField;
 use crate::negotiate::Shape;
+use crate::object;
 use crate::server::Call;
 use crate::table::{self, Include};
 
@@ -13,20 +18,26 @@ pub(crate) struct Renderer<'a> {
     pub(crate) served: &'a Served,
     pub(crate) shape: Shape,
     pub(crate) include: Include,
+    pub(crate) filled: Option<&'a Arc<dyn FilledField>>,
 }
 
 impl<'a> Renderer<'a> {
-    pub(crate) fn new(call: &Call, served: &'a Served, shape: Shape) -> Self {
+    pub(crate) fn new(call: &'a Call, served: &'a Served, shape: Shape) -> Self {
         let include = match call.query.get("includeObject") {
             Some("None") => Include::None,
             Some("Object") => Include::Object,
             Some(_) | None => Include::Metadata,
         };
-        Self { served, shape, include }
+        Self { served, shape, include, filled: call.filled(served) }
     }
 
     /// One object as a whole answer.
-    pub(crate) fn single(&self, object: Value) -> Value {
+    pub(crate) fn single(&self, mut object: Value) -> Value {
+        self.fill(slice::from_mut(&mut object));
+        self.alone(object)
+    }
+
+    fn alone(&self, object: Value) -> Value {
         match self.shape {
             Shape::Object => object,
             Shape::PartialMetadata => partial(&object, true),
@@ -41,9 +52,20 @@ impl<'a> Renderer<'a> {
         }
     }
 
-    /// One object as a watch event carries it. Columns come with the first event only.
+    /// Fills in what is not stored, once for objects that come together.
+    pub(crate) fn fill(&self, objects: &mut [Value]) {
+        let Some(field) = self.filled else { return };
+        let values = field.values(objects);
+        for (object, value) in objects.iter_mut().zip(values) {
+            if let Some(value) = value {
+                object::set_at(object, field.path(), value);
+            }
+        }
+    }
+
+    /// One object, filled, as a watch event carries it. Columns come with the first event only.
     pub(crate) fn event(&self, object: Value, first: bool) -> Value {
-        let mut value = self.single(object);
+        let mut value = self.alone(object);
         if self.shape == Shape::Table && !first {
             value["columnDefinitions"] = Value::Null;
         }
@@ -73,7 +95,7 @@ impl<'a> Renderer<'a> {
         object
     }
 
-    /// One object as an item of a list.
+    /// One object, filled, as an item of a list.
     pub(crate) fn item(&self, object: Value) -> Value {
         match self.shape {
             Shape::Object => object,

@@ -17,6 +17,7 @@ pub(crate) use self::http::{Call, Content, Place, Reply, failure};
 pub(crate) use self::space::{Space, is_deleting, spaces_at};
 use crate::catalog::Definition;
 use crate::controllers;
+use crate::filled_field::FilledField;
 use crate::identity::{Admission, Authorizer, Identity};
 use crate::keys;
 use crate::schema::validate::is_dns_label;
@@ -48,6 +49,7 @@ pub struct SpaceConfig {
     /// CustomResourceDefinitions that the space always has. Clients can neither delete nor change them.
     pub crds: Vec<Value>,
     pub virtual_resources: Vec<Arc<dyn VirtualResource>>,
+    pub filled_fields: Vec<Arc<dyn FilledField>>,
     /// Decides for every identity but `system:masters`. Without one, everybody who is authenticated may do all.
     pub authorizer: Option<Arc<dyn Authorizer>>,
     /// Asked about every deletion, whoever's it is.

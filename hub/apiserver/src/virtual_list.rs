@@ -174,7 +174,7 @@ struct Writer {
 
 impl Writer {
     fn renderer(&self) -> Renderer<'_> {
-        Renderer { served: &self.served, shape: self.shape, include: self.include }
+        Renderer { served: &self.served, shape: self.shape, include: self.include, filled: None }
     }
 
     /// Reads one part and appends what matches of it, and the list's end when there is no more or the client's page is full.
@@ -185,7 +185,7 @@ impl Writer {
         let mut objects =
             self.reader.read(if all { wanted } else { usize::MAX }).map_err(|_| foreign_token())?.into_iter();
         let (mut items, mut last) = (Vec::new(), None);
-        let renderer = Renderer { served: &self.served, shape: self.shape, include: self.include };
+        let renderer = Renderer { served: &self.served, shape: self.shape, include: self.include, filled: None };
         while items.len() < wanted
             && let Some(Listed { key, group: _, object }) = objects.next()
         {

@@ -12,6 +12,7 @@ use tideline_store::{Event, Item, KeyRange, Revision, Store, WatchStream};
 use tokio::time::{Instant, sleep_until};
 
 use crate::catalog::{Served, Source};
+use crate::filled_field::FilledField;
 use crate::negotiate::{self, Shape};
 use crate::query::ListOptions;
 use crate::render::Renderer;
@@ -30,9 +31,10 @@ const PAGE: usize = 128;
 pub(crate) fn watch(call: &Call, place: &Place, options: ListOptions) -> Result<Reply, ApiError> {
     let shape = negotiate::shape(&call.headers)?;
     fields::check(&place.served, &options)?;
-    let include = Renderer::new(call, &place.served, shape).include;
+    let renderer = Renderer::new(call, &place.served, shape);
+    let (include, filled) = (renderer.include, renderer.filled.cloned());
     let deadline = Instant::now() + options.timeout.unwrap_or(LIFETIME).min(LIFETIME_MAX);
-    let view = View { served: Arc::clone(&place.served), shape, include, first: true, options };
+    let view = View { served: Arc::clone(&place.served), shape, include, filled, first: true, options };
     if let Source::Virtual(source) = &place.served.source {
         return virtual_watch::watch(call, place, source, view, deadline);
     }
@@ -78,13 +80,15 @@ pub(crate) struct View {
     pub(crate) served: Arc<Served>,
     shape: Shape,
     include: Include,
+    filled: Option<Arc<dyn FilledField>>,
     first: bool,
     pub(crate) options: ListOptions,
 }
 
 impl View {
     fn renderer(&self) -> Renderer<'_> {
-        Renderer { served: &self.served, shape: self.shape, include: self.include }
+        let filled = self.filled.as_ref();
+        Renderer { served: &self.served, shape: self.shape, include: self.include, filled }
     }
 
     /// Whether every object is selected.
@@ -96,7 +100,18 @@ impl View {
         self.options.labels.matches(object) && self.options.fields.matches(object)
     }
 
-    pub(crate) fn line(&mut self, kind: &str, object: Value) -> Bytes {
+    pub(crate) fn line(&mut self, kind: &str, mut object: Value) -> Bytes {
+        self.renderer().fill(std::slice::from_mut(&mut object));
+        self.filled_line(kind, object)
+    }
+
+    /// The lines of objects that were read together.
+    fn added(&mut self, mut objects: Vec<Value>) -> impl Iterator<Item = Bytes> {
+        self.renderer().fill(&mut objects);
+        objects.into_iter().map(|object| self.filled_line("ADDED", object))
+    }
+
+    fn filled_line(&mut self, kind: &str, object: Value) -> Bytes {
         let first = std::mem::take(&mut self.first);
         line(kind, &self.renderer().event(object, first))
     }
@@ -210,13 +225,14 @@ impl Watching {
     /// Reads one page of the state; the live phase follows from the revision it was read at.
     async fn state(&mut self, mut range: KeyRange, at: Revision, marks_end: bool) -> Result<Phase, ApiError> {
         let page = self.store.range(range.clone(), Some(at), PAGE).await?;
+        let mut objects = Vec::new();
         for item in &page.items {
             let object = self.view.present(item);
             if self.view.matches(&object) {
-                let line = self.view.line("ADDED", object);
-                self.ready.push_back(line);
+                objects.push(object);
             }
         }
+        self.ready.extend(self.view.added(objects));
         if let Some(last) = page.items.last().filter(|_| page.more) {
             range.start = keys::successor(&last.key);
             return Ok(Phase::State { range, at, marks_end });

@@ -7,6 +7,7 @@ mod api {
     mod deletion;
     mod discovery;
     mod feed;
+    mod filled_fields;
     mod harness;
     mod limits;
     mod list;

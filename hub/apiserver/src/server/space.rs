@@ -13,6 +13,7 @@ use tideline_store::{Commit, KeyRange, Op, Revision, Store};
 
 use super::{ApiServer, Error, Inner, SpaceConfig};
 use crate::catalog::{CRD_GROUP, CRDS, Catalog, Definition};
+use crate::filled_field::FilledField;
 use crate::identity::{Admission, Authorizer, Identity};
 use crate::virtual_resource::VirtualResource;
 use crate::{keys, object};
@@ -32,6 +33,7 @@ pub(crate) struct Space {
     pub(crate) name: Arc<str>,
     catalog: RwLock<Arc<Catalog>>,
     virtuals: Vec<Arc<dyn VirtualResource>>,
+    pub(crate) filled_fields: Vec<Arc<dyn FilledField>>,
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
     pub(crate) admission: Option<Arc<dyn Admission>>,
     /// Names of the definitions that clients may not touch.
@@ -63,11 +65,12 @@ pub(crate) fn is_deleting(record: &[u8]) -> bool {
 
 impl Space {
     pub(super) fn new(name: &str, config: SpaceConfig, deleting: bool) -> Arc<Self> {
-        let SpaceConfig { crds, virtual_resources, authorizer, admission } = config;
+        let SpaceConfig { crds, virtual_resources, filled_fields, authorizer, admission } = config;
         Arc::new(Self {
             name: name.into(),
             catalog: RwLock::new(Arc::new(Catalog::new(Vec::new(), &virtual_resources))),
             virtuals: virtual_resources,
+            filled_fields,
             authorizer,
             admission,
             protected: crds.iter().map(|crd| object::name(crd).to_owned()).collect(),

@@ -174,6 +174,9 @@ impl Write<'_> {
             "" => {}
             subresource => keep_all_but(subresource, stored, object),
         }
+        if let Some(field) = self.call.filled(served) {
+            object::keep_at(object, field.path(), stored);
+        }
         keep_metadata(stored, object);
         self.check_finalizers(stored, object)?;
         self.check_immutable(stored, object)?;

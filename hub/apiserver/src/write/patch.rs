@@ -168,6 +168,10 @@ impl Write<'_> {
             )));
         }
         object::metadata(&mut applied).insert("name".into(), name.into());
+        if let Some(field) = self.call.filled(served) {
+            // Who applies what was read owns nothing of it, and meets no other owner.
+            object::keep_at(&mut applied, field.path(), &Value::Null);
+        }
         Ok((applied, warnings))
     }
 

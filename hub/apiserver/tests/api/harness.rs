@@ -18,6 +18,7 @@ pub(crate) struct Api {
     pub(crate) server: Arc<ApiServer>,
     pub(crate) store: Arc<SqliteStore>,
     pub(crate) space: String,
+    pub(crate) identity: Identity,
 }
 
 /// An answer: its status and its document.
@@ -54,11 +55,22 @@ impl Api {
         let settings = Config { bookmark_interval: Duration::from_millis(50), ..Config::default() };
         let server = ApiServer::new(Arc::clone(&store) as _, settings).await.expect("a server");
         server.create_space("test", config).await.expect("a space");
-        Self { server, store, space: "test".to_owned() }
+        Self { server, store, space: "test".to_owned(), identity: Identity::system() }
+    }
+
+    /// Another server or space on the same store.
+    pub(crate) fn at(&self, server: &Arc<ApiServer>, space: &str) -> Self {
+        let (server, store) = (Arc::clone(server), Arc::clone(&self.store));
+        Self { server, store, space: space.to_owned(), identity: self.identity.clone() }
+    }
+
+    /// The same, as somebody else.
+    pub(crate) fn as_user(&self, user: &str) -> Self {
+        Self { identity: Identity::new(user, []), ..self.at(&self.server, &self.space) }
     }
 
     pub(crate) async fn raw(&self, request: Request<Body>) -> Response<Body> {
-        self.server.call(&self.space, Identity::system(), request).await
+        self.server.call(&self.space, self.identity.clone(), request).await
     }
 
     pub(crate) async fn send(&self, method: Method, path: &str, media: &str, body: impl Into<Body>) -> Answer {

@@ -127,7 +127,7 @@ async fn spaces_and_their_definitions_outlive_the_server() {
     api.server.shutdown().await;
     let server = ApiServer::new(Arc::clone(&api.store) as _, Config::default()).await.expect("a server");
     assert_eq!(server.spaces().iter().map(|space| &**space).collect::<Vec<_>>(), ["test"]);
-    let again = Api { server, store: Arc::clone(&api.store), space: "test".into() };
+    let again = api.at(&server, "test");
     assert_eq!(again.get(&format!("{MAPS}/a")).await.code, 200);
     assert_eq!(again.get("/apis/example.com/v1/widgets").await.code, 200);
     let before = again.get(MAPS).await.ok()["metadata"]["resourceVersion"].clone();
@@ -144,7 +144,7 @@ async fn deletions_that_a_stop_interrupted_are_finished() {
     api.post("/api/v1/namespaces/shop/configmaps", &config_map("a")).await.ok();
     api.delete("/api/v1/namespaces/shop").await.ok();
     let server = ApiServer::new(Arc::clone(&api.store) as _, Config::default()).await.expect("a server");
-    let again = Api { server, store: Arc::clone(&api.store), space: "test".into() };
+    let again = api.at(&server, "test");
     again.until("/api/v1/namespaces/shop", |answer| answer.code == 404).await;
     assert_eq!(again.get("/api/v1/configmaps").await.ok()["items"], json!([]));
 }
@@ -153,7 +153,7 @@ async fn deletions_that_a_stop_interrupted_are_finished() {
 async fn servers_on_one_store_follow_each_other() {
     let api = Api::start().await;
     let other = ApiServer::new(Arc::clone(&api.store) as _, Config::default()).await.expect("a server");
-    let other = Api { server: other, store: Arc::clone(&api.store), space: "test".into() };
+    let other = api.at(&other, "test");
     api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widgets()).await.ok();
     other.until("/apis/example.com/v1/widgets", |answer| answer.code == 200).await;
     api.server.create_space("new", SpaceConfig::default()).await.expect("a space");
@@ -170,7 +170,7 @@ async fn spaces_know_nothing_of_each_other() {
     api.post(MAPS, &config_map("a")).await.ok();
     api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &widgets()).await.ok();
     let mut events = api.watch("/api/v1/configmaps?watch=1").await;
-    let two = Api { server: Arc::clone(&api.server), store: Arc::clone(&api.store), space: "test-2".into() };
+    let two = api.at(&api.server, "test-2");
     assert_eq!(two.get("/api/v1/configmaps").await.ok()["items"], json!([]));
     assert_eq!(two.get("/apis/example.com/v1").await.code, 404);
     two.post(MAPS, &config_map("b")).await.ok();
