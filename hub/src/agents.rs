@@ -22,6 +22,7 @@ use crate::enrol::{
     ADOPTS_ANNOTATION, AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION, REVOKED_KEYS_ANNOTATION, adopts, with_revoked,
 };
 use crate::kubeconfig::RequestError;
+use crate::last_contact::{self, whole_seconds};
 use crate::shared::Shared;
 use crate::sync_target::{self, annotate, find};
 use crate::virtual_resources::{self, GROUP, Unreadable, VERSION};
@@ -327,9 +328,7 @@ impl Agent {
             (None, None) if *withdrawn => AgentState::Withdrawn,
             (None, None) => AgentState::Enrolled,
         };
-        let ago = engine.targets.last_asked(target).map(|at| now.since(at));
-        let asked = ago.and_then(|ago| Timestamp::now().checked_sub(ago).ok());
-        let heard = deleted.as_ref().and_then(|deletion| deletion.heard);
+        let heard = deleted.as_ref().and_then(|deletion| deletion.heard).map(whole_seconds);
         Self {
             name: name.clone(),
             target,
@@ -338,7 +337,7 @@ impl Agent {
             key: key.clone().filter(|_| !remembered.is_revoked()),
             former_keys: former.clone(),
             cluster: cluster.as_ref().map(ToString::to_string),
-            last_contact: asked.or(heard).map(whole_seconds),
+            last_contact: last_contact::heard(engine, target, now, Timestamp::now()).or(heard),
             reported: engine.waiting_for_approval(target).is_some(),
             deleted_at: deleted.as_ref().and_then(|deletion| deletion.at).map(whole_seconds),
             deleted_by: deleted.as_ref().and_then(|deletion| deletion.by.clone()),
@@ -352,10 +351,6 @@ impl Agent {
         object["metadata"] = json!({"name": self.target});
         object
     }
-}
-
-fn whole_seconds(at: Timestamp) -> Timestamp {
-    at.round(jiff::Unit::Second).unwrap_or(at)
 }
 
 #[derive(Debug)]

@@ -19,6 +19,7 @@ pub mod history;
 pub mod identity;
 mod ingest;
 pub mod kubeconfig;
+mod last_contact;
 pub mod ledger;
 mod limits;
 pub mod link;

@@ -37,8 +37,8 @@ use crate::service::LinkService;
 use crate::shared::{self, Shared};
 use crate::spaces::EmbeddedSource;
 use crate::{
-    agents, approve, certificates, committer, held_deletions, held_unassignments, history, ingest, kubeconfig, ledger,
-    listener, metrics, statuses, token, virtual_resources, written_by,
+    agents, approve, certificates, committer, held_deletions, held_unassignments, history, ingest, kubeconfig,
+    last_contact, ledger, listener, metrics, statuses, token, virtual_resources, written_by,
 };
 
 /// The spaces of a hub: the inventory's, and the one that workloads go to unless others are made.
@@ -203,10 +203,10 @@ fn loses_store(dir: &Path) -> io::Result<bool> {
 }
 
 fn space_config(space: &str, shared: &Shared) -> SpaceConfig {
-    let crds =
-        if space == SpaceName::root().as_str() { tideline_api::root_crds() } else { tideline_api::workload_crds() };
+    let is_root = space == SpaceName::root().as_str();
+    let crds = if is_root { tideline_api::root_crds() } else { tideline_api::workload_crds() };
     let crds = crds.iter().map(|crd| serde_json::to_value(crd).expect("a definition is JSON")).collect();
-    let virtual_resources = if space == SpaceName::root().as_str() {
+    let virtual_resources = if is_root {
         vec![
             agents::resource(shared),
             held_deletions::resource(shared),
@@ -217,8 +217,9 @@ fn space_config(space: &str, shared: &Shared) -> SpaceConfig {
         virtual_resources::all(shared)
     };
     let guard = || Arc::new(agents::Guard::new(shared)) as Arc<dyn Admission>;
-    let admission = (space == SpaceName::root().as_str()).then(guard);
-    SpaceConfig { crds, virtual_resources, authorizer: None, admission }
+    let admission = is_root.then(guard);
+    let filled_fields = if is_root { vec![last_contact::field(shared)] } else { Vec::new() };
+    SpaceConfig { crds, virtual_resources, filled_fields, authorizer: None, admission }
 }
 
 /// The space `default` may do everything, until its Space object says otherwise.

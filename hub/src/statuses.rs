@@ -5,6 +5,7 @@
 //! once in five seconds at most, as it is then.
 
 mod backlog;
+mod describe;
 mod pace;
 mod retries;
 
@@ -12,7 +13,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use futures::{StreamExt, stream};
-use http::Request;
 use jiff::Timestamp;
 use kube::Client;
 use serde::Serialize;
@@ -27,19 +27,20 @@ use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use self::backlog::Backlog;
+pub(crate) use self::describe::Described;
+use self::describe::{CONTACT_PERIOD, Outcome, describe};
 use self::pace::Pace;
 use self::retries::Retries;
 
 use crate::duplicates;
 use crate::engine::{Dirty, Engine, KeptCounts, SourceSeen, status_digest};
+use crate::last_contact;
 use crate::ledger::TargetView;
 use crate::patch::{self, Form};
 use crate::placement::{LocationSummary, PlacementProblem, PlacementSummary, SourceId};
 use crate::shared::Shared;
 use crate::summary::{TargetReports, Waiting};
 
-/// How often a SyncTarget's lastContact is written while nothing else changes.
-const CONTACT_PERIOD: Duration = Duration::from_mins(10);
 /// From news to the writes that it makes. What is on its way to a target comes first; and of what changes again within that
 /// time only the last is written. Nobody who looks at a status notices.
 const SETTLES_IN: Duration = Duration::from_millis(100);
@@ -131,14 +132,6 @@ impl Paces {
     fn next(&self) -> Option<Instant> {
         [self.sources.next(), self.targets.next(), self.described.next()].into_iter().flatten().min()
     }
-}
-
-/// An object of the hub's own kinds whose status describes it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Described {
-    space: SpaceName,
-    resource: &'static str,
-    name: String,
 }
 
 /// A status that is to be written.
@@ -262,7 +255,7 @@ impl Writer {
                 continue;
             }
             let (resource, name) = (what.resource, &what.name);
-            match describe(client, &what, &status).await {
+            match describe(client, &what, &status, None).await {
                 Ok(Outcome::Written) => self.paces.described.wrote(Instant::now(), what.clone()),
                 Ok(Outcome::Same) => {}
                 Err(error) if is_gone(&error) => {
@@ -286,14 +279,17 @@ impl Writer {
     /// Writes one, unless it was written lately: then it waits for its time.
     async fn write_target(&mut self, target: TargetId) -> Result<(), kube::Error> {
         let Some(client) = self.clients.get(&SpaceName::root()) else { return Ok(()) };
-        let Some((what, status)) = self.shared.read(|engine| target_status(engine, target)) else {
+        let (now, clock) = (self.shared.now(), Timestamp::now());
+        let (described, contact) =
+            self.shared.read(|engine| (target_status(engine, target), last_contact::heard(engine, target, now, clock)));
+        let Some((what, status)) = described else {
             self.targets.remove(&target);
             return Ok(());
         };
         if self.targets.get(&target) == Some(&status) || !self.paces.targets.may(Instant::now(), &target) {
             return Ok(());
         }
-        let written = describe(client, &what, &status).await;
+        let written = describe(client, &what, &status, contact).await;
         if matches!(written, Ok(Outcome::Written)) {
             self.paces.targets.wrote(Instant::now(), target);
         }
@@ -303,60 +299,6 @@ impl Writer {
         }
         written.map(|_outcome| ())
     }
-}
-
-/// What became of a status.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Outcome {
-    Written,
-    /// It was there already.
-    Same,
-}
-
-/// Writes what differs from what is there, so that a hub that restarts writes nothing.
-async fn describe(client: &Client, what: &Described, status: &Value) -> Result<Outcome, kube::Error> {
-    let path = format!("/apis/tideline.dev/v1alpha1/{}/{}", what.resource, what.name);
-    let request = Request::get(&path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-    let present: Value = client.request(request).await?;
-    let mut status = status.clone();
-    if let Some(conditions) = status.get_mut("conditions").and_then(Value::as_array_mut) {
-        for condition in conditions {
-            date(condition, &present["status"]["conditions"]);
-        }
-    }
-    // A merge patch leaves out what is null.
-    let same = |(field, value): (&String, &Value)| present["status"].get(field).unwrap_or(&Value::Null) == value;
-    let in_contact = status["phase"] == "Ready";
-    let aged = in_contact && is_aged(&present["status"]["lastContact"]);
-    if !aged && status.as_object().is_some_and(|status| status.iter().all(same)) {
-        return Ok(Outcome::Same);
-    }
-    if in_contact {
-        status["lastContact"] = json!(now());
-    }
-    patch::send(client, &format!("{path}/status"), Form::Merge, &json!({"status": status}))
-        .await
-        .map(|_: Value| Outcome::Written)
-}
-
-/// Whether a time of contact is so old that it misleads.
-fn is_aged(contact: &Value) -> bool {
-    let at = contact.as_str().and_then(|text| text.parse::<Timestamp>().ok());
-    at.is_none_or(|at| now().duration_since(at).unsigned_abs() >= CONTACT_PERIOD)
-}
-
-/// Gives a condition the time since when it is so.
-fn date(condition: &mut Value, present: &Value) {
-    let former = present.as_array().into_iter().flatten().find(|former| former["type"] == condition["type"]);
-    condition["lastTransitionTime"] = match former {
-        Some(former) if former["status"] == condition["status"] => former["lastTransitionTime"].clone(),
-        Some(_) | None => json!(now()),
-    };
-}
-
-fn now() -> Timestamp {
-    let now = Timestamp::now();
-    now.round(jiff::Unit::Second).unwrap_or(now)
 }
 
 /// What is to be written for a source, if anything.

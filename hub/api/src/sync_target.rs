@@ -84,7 +84,8 @@ pub struct SyncTargetStatus {
     /// The version of the cluster's API server.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kubernetes_version: Option<String>,
-    /// When the agent was last heard. Written at most every ten minutes.
+    /// When the agent was last heard. The hub fills it in when it is read; it is stored, and told to watches, with other changes
+    /// and at most every ten minutes.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub last_contact: Option<Time>,

@@ -3,8 +3,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http::Response;
+use kube::Api;
+use kube::api::PostParams;
 use kube::client::Body;
 use proptest::prelude::*;
+use tideline_api::{SyncTarget, SyncTargetSpec};
 use tideline_common::signature::SigningKey;
 
 use super::*;
@@ -13,6 +16,7 @@ use crate::fuse::Fuse;
 use crate::ledger::Ledger;
 use crate::link::core::Config;
 use crate::placement::{SpaceRule, Target};
+use crate::token::tests::Root;
 
 /// One SyncTarget, which is told of a thousand times at once, and as often in ten seconds, at an API server that always answers so:
 /// the number of requests, at once and in all.
@@ -245,4 +249,30 @@ fn a_space_says_what_cannot_be_read_in_it_and_in_the_root_space() {
         engine.unreadable_in(space.clone(), None);
     }
     assert_eq!(said(&engine), ["", ""]);
+}
+
+#[tokio::test]
+async fn a_contact_is_stored_with_other_changes_and_by_itself_once_in_ten_minutes() {
+    let root = Root::new().await;
+    let api = Api::<SyncTarget>::all(root.client.clone());
+    api.create(&PostParams::default(), &SyncTarget::new("t", SyncTargetSpec::default())).await.unwrap();
+    let what = Described { space: SpaceName::root(), resource: "synctargets", name: "t".to_owned() };
+    let begun: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+    let stored = async || api.get("t").await.unwrap().status.and_then(|status| status.last_contact).map(|at| at.0);
+    let says = async |phase: &str, minutes: Option<u64>| {
+        let contact = minutes.map(|minutes| begun + Duration::from_mins(minutes));
+        describe(&root.client, &what, &json!({"phase": phase}), contact).await.unwrap()
+    };
+    assert_eq!((says("Pending", None).await, stored().await), (Outcome::Written, None));
+    assert_eq!((says("Ready", Some(0)).await, stored().await), (Outcome::Written, Some(begun)));
+    assert_eq!((says("Ready", Some(5)).await, stored().await), (Outcome::Same, Some(begun)));
+    let minutes = |minutes| Some(begun + Duration::from_mins(minutes));
+    assert_eq!((says("Ready", Some(10)).await, stored().await), (Outcome::Written, minutes(10)));
+    // It fell silent: what was heard last is kept.
+    assert_eq!((says("Stale", Some(13)).await, stored().await), (Outcome::Written, minutes(13)));
+    assert_eq!((says("Stale", Some(13)).await, stored().await), (Outcome::Same, minutes(13)));
+    // The hub was started again, and has heard nothing yet.
+    assert_eq!((says("Unknown", None).await, stored().await), (Outcome::Written, minutes(13)));
+    assert_eq!((says("Ready", Some(14)).await, stored().await), (Outcome::Written, minutes(14)));
+    assert_eq!((says("Stale", Some(12)).await, stored().await), (Outcome::Written, minutes(14)), "it goes back never");
 }
