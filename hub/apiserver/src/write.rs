@@ -103,6 +103,10 @@ impl<'a> Write<'a> {
                 None => Ok(Stored::Done(self.reply(StatusCode::CREATED, object))),
             };
         }
+        if let Some(error) = self.shortage() {
+            // What is there already is told as ever.
+            return if self.item(&name).await?.is_some() { Ok(Stored::Again) } else { Err(error) };
+        }
         let mut compare = vec![Compare::Absent(key.clone())];
         compare.extend(namespace);
         match self.call.inner.store.commit(Commit { compare, ops: vec![Op::Put(key, value)] }).await? {
@@ -132,6 +136,11 @@ impl<'a> Write<'a> {
         if self.options.dry_run {
             return Ok(Stored::Done(self.reply(StatusCode::OK, at_revision(object, old.modified))));
         }
+        if !object::is_terminating(&object)
+            && let Some(error) = self.shortage()
+        {
+            return Err(error);
+        }
         let compare = vec![Compare::Modified(old.key.clone(), old.modified)];
         match self.call.inner.store.commit(Commit { compare, ops: vec![op] }).await? {
             CommitOutcome::Committed(revision) => {
@@ -140,6 +149,12 @@ impl<'a> Write<'a> {
             }
             CommitOutcome::Conflict { .. } => Ok(Stored::Again),
         }
+    }
+
+    /// Why nothing may be made or changed at present, but by a deletion.
+    fn shortage(&self) -> Option<ApiError> {
+        let shortage = self.call.inner.store.shortage().filter(|_| !self.call.is_own());
+        shortage.map(ApiError::from)
     }
 
     /// A changed definition is in force before its writer gets an answer.

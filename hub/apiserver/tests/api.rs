@@ -15,6 +15,7 @@ mod api {
     mod pages;
     mod resume;
     mod scale;
+    mod shortage;
     mod spaces;
     mod unreadable;
     mod watch;

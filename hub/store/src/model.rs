@@ -156,6 +156,12 @@ pub trait Store: Send + Sync + 'static {
     /// Why the store takes no commit any more before it is opened again; none while it does.
     fn failure(&self) -> Option<Error>;
 
+    /// Why it is to be given nothing that can wait, if there is a reason: what room is left on its disk is for deletions. It takes
+    /// what it is given all the same.
+    fn shortage(&self) -> Option<Error> {
+        None
+    }
+
     /// Delivers every change of `range` committed after `after`, in order, without gaps.
     ///
     /// `after` is usable from the compaction floor on: after `floor` everything is there; after `floor - 1`

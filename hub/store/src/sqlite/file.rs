@@ -3,7 +3,7 @@
 use super::limits::{CACHE_KIB, READERS, WAL_BYTES};
 use super::rows::{self, CACHED_STATEMENTS, Position};
 use crate::Error;
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, ErrorCode, OpenFlags, ffi};
 use std::fs::{DirBuilder, File, Permissions, TryLockError};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
@@ -83,7 +83,8 @@ pub(super) fn open_in_memory() -> Result<Opened, Error> {
 
 /// Translates an error of SQLite, with what a person can do about it.
 pub(super) fn from_sqlite(operation: &'static str, path: &str, error: &rusqlite::Error) -> Error {
-    let advice = match error.sqlite_error_code() {
+    let code = code(error);
+    let advice = match code {
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => {
             "; the file is damaged: restore the data dir from a backup, or move it away to start empty"
         }
@@ -96,7 +97,7 @@ pub(super) fn from_sqlite(operation: &'static str, path: &str, error: &rusqlite:
         _ => "",
     };
     let (path, reason) = (path.to_owned(), format!("{error}{advice}"));
-    match error.sqlite_error_code() {
+    match code {
         // Nothing that follows can be trusted: after a failed fsync the kernel may have dropped the pages that a second fsync
         // then calls clean.
         Some(ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => {
@@ -104,6 +105,14 @@ pub(super) fn from_sqlite(operation: &'static str, path: &str, error: &rusqlite:
         }
         Some(ErrorCode::DiskFull) => Error::Full { operation, path, reason },
         _ => Error::Io { operation, path, reason },
+    }
+}
+
+/// What an error is. To SQLite a disk without room for the index of its log, which is begun anew each time, is one that failed.
+fn code(error: &rusqlite::Error) -> Option<ErrorCode> {
+    match error.sqlite_error() {
+        Some(error) if error.extended_code == ffi::SQLITE_IOERR_SHMSIZE => Some(ErrorCode::DiskFull),
+        _ => error.sqlite_error_code(),
     }
 }
 

@@ -504,3 +504,13 @@ async fn a_store_without_room_says_so_and_goes_on_when_there_is_some() {
     pages(&format!("PRAGMA max_page_count = {}", used + 1_000));
     assert_eq!(store.commit(large()).await.unwrap(), CommitOutcome::Committed(Revision(2)));
 }
+
+/// SQLite makes that index anew at each start, before anything can be read.
+#[test]
+fn no_room_for_the_index_of_the_log_is_a_full_disk() {
+    let error = |code| rusqlite::Error::SqliteFailure(rusqlite::ffi::Error::new(code), None);
+    let no_room = file::from_sqlite("open", "store.db", &error(rusqlite::ffi::SQLITE_IOERR_SHMSIZE));
+    assert!(matches!(no_room, Error::Full { .. }) && no_room.to_string().contains("free some space"), "{no_room}");
+    let failed = file::from_sqlite("open", "store.db", &error(rusqlite::ffi::SQLITE_IOERR_FSYNC));
+    assert!(matches!(failed, Error::Failed { .. }), "{failed}");
+}
