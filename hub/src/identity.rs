@@ -20,6 +20,8 @@ use crate::certificates::{self, Authority};
 pub(crate) const FILE: &str = "identity.json";
 /// The directory in which an agent keeps its journal.
 const JOURNAL_OF_AGENT: &str = "journal";
+/// Its owner's alone.
+const MODE: u32 = 0o600;
 /// The layout of the file; another one is refused.
 const SCHEMA: u32 = 1;
 
@@ -250,8 +252,21 @@ pub fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     put_private(path, content, |_| Ok(()))
 }
 
-/// The same, and whoever owned what is replaced owns what replaces it: a hub that does not run as root must be able to read
-/// what root writes for it.
+/// The same, unless it is there already: nothing is written again on a disk that may be full.
+///
+/// # Errors
+///
+/// The disk refused it; what was at `path` stands.
+pub fn keep_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    let is_private = fs::symlink_metadata(path).is_ok_and(|found| found.is_file() && found.mode() & 0o777 == MODE);
+    if is_private && fs::read(path).is_ok_and(|found| found == content) {
+        return Ok(());
+    }
+    write_private(path, content)
+}
+
+/// The same as [`write_private`], and whoever owned what is replaced owns what replaces it: a hub that does not run as root must
+/// be able to read what root writes for it.
 fn replace_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let former = match fs::symlink_metadata(path) {
         Ok(former) => former,
@@ -278,7 +293,7 @@ fn put_private(path: &Path, content: &[u8], own: impl FnOnce(&File) -> io::Resul
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         Ok(()) | Err(_) => {}
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&unfinished)?;
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(MODE).open(&unfinished)?;
     own(&file)?;
     file.write_all(content)?;
     file.sync_all()?;

@@ -30,6 +30,7 @@ mod patch;
 pub mod placement;
 pub mod printable;
 pub mod release;
+mod reserve;
 mod run;
 mod service;
 mod shared;

@@ -158,6 +158,21 @@ pub(crate) const COMMIT_PLACES_MAX: usize = 2_000;
 /// Places of one target that are told one by one where something becomes of the target.
 pub(crate) const TARGET_PLACES_MAX: usize = 1_000;
 
+/// Bytes of the reserve on the disk of the store, which is given up when that is full. Until there is room again it carries the
+/// store's log once more, at the size to which that is cut back; who serves each of 10,000 targets, at 1 KiB; and the deletion of
+/// 100,000 objects, at 200 bytes, before compaction gives the room of all those back.
+pub(crate) const RESERVE_BYTES: u64 = 64 << 20;
+const _: () = assert!((32 << 20) + 10_000 * 1_024 + 100_000 * 200 <= RESERVE_BYTES);
+/// Bytes that are free beside the reserve when it is put aside, so that it is not given up again at once: the store's log once
+/// more.
+pub(crate) const RESERVE_FREE_BYTES: u64 = 32 << 20;
+/// How often it is looked whether the reserve is there and, if not, whether there is room for it.
+pub(crate) const RESERVE_LOOK_EVERY: Duration = Duration::from_mins(1);
+/// Bytes that a start may take: the index of the store's log, what begins a run of the ledger, definitions and addresses that are
+/// others now, each a commit of a megabyte at most, and two files.
+pub(crate) const START_BYTES: u64 = 8 << 20;
+const _: () = assert!(START_BYTES <= RESERVE_BYTES / 2);
+
 /// How long a body that came waits until there is room for it.
 pub(crate) const BODY_ROOM_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How long a body may take, whatever its size.

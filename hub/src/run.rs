@@ -33,6 +33,7 @@ use crate::link::http as link_http;
 use crate::link::refusals::Refusals;
 use crate::listener::{Caller, Listener, Peer, Peers, Places, Purpose};
 use crate::options::Options;
+use crate::reserve::{self, NoRoom, Reserve, Reserving};
 use crate::service::LinkService;
 use crate::shared::{self, Shared};
 use crate::spaces::EmbeddedSource;
@@ -69,6 +70,8 @@ pub enum Error {
     StoreLost { dir: String },
     #[error("cannot open the store")]
     Store(#[source] tideline_store::Error),
+    #[error(transparent)]
+    NoRoom(#[from] NoRoom),
     #[error(transparent)]
     Identity(#[from] identity::Error),
     #[error(transparent)]
@@ -130,8 +133,16 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
     if loses_store(dir).map_err(|source| Error::DataDir { path: dir.clone(), source })? {
         return Err(Error::StoreLost { dir: dir.display().to_string() });
     }
+    let health = Health::new();
+    let store_health = committer::StoreHealth::new(&health);
+    let reserve = Arc::new(Reserve::new(dir, store_health.clone()));
+    if is_begun(dir).map_err(|source| Error::DataDir { path: dir.clone(), source })? {
+        reserve.make_room_for_start();
+    } else {
+        reserve.allows_first_start()?;
+    }
     let engine = SqliteStore::open(dir).map_err(Error::Store)?;
-    let store: Arc<dyn Store> = Arc::clone(&engine) as _;
+    let store: Arc<dyn Store> = Arc::new(Reserving::new(Arc::clone(&engine) as _, &reserve));
     let identity = Identity::open(dir, engine.revision())?;
     let listener = bind(options.listen, "agents and Kubernetes clients", "--listen").await?;
     let health_listener = health::bind(options.health_listen, "--health-listen").await?;
@@ -156,10 +167,8 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
     allow_default_space(&root).await.map_err(Error::DefaultSpace)?;
 
     let run = Shutdown::with_token(shutdown);
-    let health = Health::new();
     let peers = Peers::new(places);
     let refusals = Arc::<Refusals>::default();
-    let store_health = committer::StoreHealth::new(&health);
     let metrics = metrics::registry(&shared, &peers, &refusals, &store_health);
     let ingesting = ingest::Ingest::new(shared.clone(), health.gate("spaces"));
     let heartbeat = health.heartbeat("engine", BEAT_MAX);
@@ -167,6 +176,7 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
     run.spawn("ingest", ingesting.run(EmbeddedSource::new(&server), run.token().clone()));
     run.spawn("approvals", approve::sweep(root.clone(), run.token().clone()));
     run.spawn("committer", committer::run(shared.clone(), Arc::clone(&store), store_health, run.token().clone()));
+    run.spawn("reserve", reserve::keep(reserve, run.token().clone()));
     run.spawn("compactor", committer::compact(Arc::clone(&store), run.token().clone()));
     let clients =
         SPACES.iter().filter_map(|name| Some((name.parse::<SpaceName>().ok()?, client(&server, name)))).collect();
@@ -195,6 +205,11 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
     // Others may still hold it, such as a connection that was cut off; the next run is not to wait for them.
     engine.close().await;
     Ok(ended?)
+}
+
+/// Whether a hub was begun there: what a start writes, it has.
+fn is_begun(dir: &Path) -> io::Result<bool> {
+    Ok(written_by::is_in(dir)? || SqliteStore::is_in(dir)?)
 }
 
 /// Whether a hub kept its store there, and nothing of it is left.
@@ -269,7 +284,7 @@ fn write_client_files(options: &Options, identity: &Identity, addresses: &Addres
     let kubeconfig = kubeconfig::text(addresses.first().as_str(), bundle, &identity.admin_token, &SPACES);
     let write = |name: &str, text: &str| {
         let path = options.data_dir.join(name);
-        identity::write_private(&path, text.as_bytes()).map_err(|source| Error::DataDir { path, source })
+        identity::keep_private(&path, text.as_bytes()).map_err(|source| Error::DataDir { path, source })
     };
     write(CA_FILE, bundle.unwrap_or(identity.authority.certificate_pem()))?;
     write(ADMIN_KUBECONFIG, &kubeconfig)

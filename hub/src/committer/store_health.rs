@@ -1,4 +1,4 @@
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tideline_runtime::health::{Health, ReadinessGate};
@@ -60,27 +60,51 @@ struct Inner {
     state: StoreState,
     /// Tries in a row that met a store that failed.
     failed_tries: u32,
+    /// Its disk has room for the reserve; without that nothing but deletions is to be taken.
+    has_reserve: bool,
     gate: Option<ReadinessGate>,
 }
 
 impl StoreHealth {
     pub(crate) fn new(health: &Health) -> Self {
-        let inner = Inner { health: health.clone(), state: StoreState::Writable, failed_tries: 0, gate: None };
+        let state = StoreState::Writable;
+        let inner = Inner { health: health.clone(), state, failed_tries: 0, has_reserve: true, gate: None };
         Self { inner: Arc::new(Mutex::new(inner)) }
     }
 
     pub(crate) fn state(&self) -> StoreState {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).state
+        self.lock().state
     }
 
     /// A write was taken.
-    pub(super) fn written(&self) {
-        self.inner.lock().unwrap_or_else(PoisonError::into_inner).becomes(StoreState::Writable);
+    pub(crate) fn written(&self) {
+        let mut inner = self.lock();
+        let state = inner.while_written();
+        inner.becomes(state);
+    }
+
+    /// The reserve was given up, or there is no room for one. Says whether that is news.
+    pub(crate) fn reserve_gone(&self) -> bool {
+        self.lock().reserve_is(false)
+    }
+
+    /// The reserve is there again. Says whether that is news.
+    pub(crate) fn reserve_back(&self) -> bool {
+        self.lock().reserve_is(true)
+    }
+
+    /// Whether it is to be given nothing that can wait.
+    pub(crate) fn is_short(&self) -> bool {
+        !self.lock().has_reserve
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A write failed: says so, and whether it is to be tried again.
     pub(super) fn judge(&self, error: StoreError) -> Failure<StoreError> {
-        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut inner = self.lock();
         match error {
             StoreError::Full { .. } => inner.becomes(StoreState::Full),
             // Closed where nobody closed it: its writer has panicked.
@@ -106,6 +130,24 @@ impl StoreHealth {
 }
 
 impl Inner {
+    /// What it is while it takes writes: those that it takes from its reserve are not for ever.
+    fn while_written(&self) -> StoreState {
+        if self.has_reserve { StoreState::Writable } else { StoreState::Full }
+    }
+
+    fn reserve_is(&mut self, there: bool) -> bool {
+        if self.has_reserve == there {
+            return false;
+        }
+        self.has_reserve = there;
+        match self.state {
+            StoreState::Writable | StoreState::Full => self.becomes(self.while_written()),
+            // A write says when that is over.
+            StoreState::Refusing | StoreState::Failed => {}
+        }
+        true
+    }
+
     fn becomes(&mut self, state: StoreState) {
         if state != StoreState::Failed {
             self.failed_tries = 0;
