@@ -238,10 +238,13 @@ impl From<store::Error> for ApiError {
                 "the object takes {bytes} bytes; at most {} fit into one write",
                 store::MAX_COMMIT_BYTES
             )),
-            error @ (store::Error::Locked { .. }
-            | store::Error::Schema { .. }
-            | store::Error::Full { .. }
-            | store::Error::Closed) => Self::unavailable(error.to_string()),
+            // Not 503, which clients try again for minutes before they say why.
+            error @ store::Error::Full { .. } => {
+                Self::new(StatusCode::INSUFFICIENT_STORAGE, "InsufficientStorage", error.to_string())
+            }
+            error @ (store::Error::Locked { .. } | store::Error::Schema { .. } | store::Error::Closed) => {
+                Self::unavailable(error.to_string())
+            }
             error @ (store::Error::Io { .. } | store::Error::Failed { .. }) => Self::internal(error.to_string()),
         }
     }
