@@ -139,11 +139,17 @@ impl Hub {
         Ok(Process::spawn("hub", &mut command, &dir.join("log"))?.with_log_shown())
     }
 
-    /// Begins another run on its data directory and its ports.
+    /// Begins another run on its data directory and its ports, and waits until it serves.
     pub(crate) async fn resume(&mut self) -> Result<()> {
+        self.begin()?;
+        self.serves().await
+    }
+
+    /// Begins another run.
+    pub(crate) fn begin(&mut self) -> Result<()> {
         let (place, ports) = ((&self.dir, self.data.as_str()), (self.listen, self.health));
         self.process = Self::spawn(&self.binaries, place, ports, (&self.arguments, self.descriptors))?;
-        self.serves().await
+        Ok(())
     }
 
     /// Waits until it serves its spaces and is ready.
