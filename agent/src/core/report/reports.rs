@@ -36,6 +36,9 @@ const GATHER: Duration = Duration::from_millis(50);
 const HEARTBEATS: u32 = 3;
 /// How late the next poll may be that says that the last report stands. If it is later, a report goes out all the same.
 const POLL_LATE_MAX: Duration = Duration::from_secs(5);
+/// So many polls say of one report that it stands, then another goes out: some quarter of an hour at rest. Who answers them may
+/// have become another version of the hub meanwhile, which reads nothing of that.
+const POLLS_OF_A_REPORT: u64 = 20;
 /// Between two reports of one object that contain nothing but what a watch showed: twelve a minute for one whose status
 /// changes all the time. A rollout of a minute is followed as well as a person can.
 const OBSERVED_EVERY_SECONDS: u64 = 5;
@@ -79,6 +82,8 @@ struct Told {
     in_polls: bool,
     /// How many polls said so.
     polls: u64,
+    /// The hub may not know it: another report is to go out. Until that is answered polls name this one, and count for nothing.
+    doubted: bool,
 }
 
 #[derive(Debug)]
@@ -204,20 +209,25 @@ impl Reports {
     }
 
     fn is_told(&self, facts: &Facts) -> bool {
-        self.told.as_ref().is_some_and(|told| told.facts == *facts)
-    }
-
-    /// Whether anything of this session was acknowledged, and not doubted since.
-    pub(in crate::core) fn are_acknowledged(&self) -> bool {
-        self.told.is_some()
+        self.told.as_ref().is_some_and(|told| told.facts == *facts && !told.doubted)
     }
 
     /// The hub may not know the last report, or may be another version of itself: it is told once more how the cluster does.
     pub(in crate::core) fn doubt(&mut self, now: Monotonic) {
         // Who is told by reports alone is told soon enough.
-        if self.told.take_if(|told| told.in_polls).is_some() {
+        if let Some(told) = self.told.as_mut().filter(|told| told.in_polls) {
+            told.doubted = true;
             self.since.get_or_insert(now);
         }
+    }
+
+    /// The hub says that it does not know the report that stands. False if none was named to it.
+    pub(in crate::core) fn are_unknown(&mut self, now: Monotonic) -> bool {
+        let named = self.told.take_if(|told| told.in_polls).is_some();
+        if named {
+            self.since.get_or_insert(now);
+        }
+        named
     }
 
     pub(in crate::core) fn new_session(&mut self) {
@@ -290,10 +300,14 @@ impl Core {
         let reports = &mut self.reporting.reports;
         let told = reports.told.as_mut().filter(|told| told.in_polls && told.facts == facts)?;
         told.polls += 1;
-        if facts.in_sync {
+        let stands = Stands { report: told.report, nth: told.polls };
+        if facts.in_sync && !told.doubted {
             reports.last_said = Some(now);
         }
-        Some(Stands { report: told.report, nth: told.polls })
+        if told.polls == POLLS_OF_A_REPORT {
+            reports.doubt(now);
+        }
+        Some(stands)
     }
 
     fn send_page(&mut self, now: Monotonic, session: SessionName, page: Page, facts: Facts, out: &mut Effects) {
@@ -351,7 +365,8 @@ impl Core {
                 self.reporting.reports.failures = 0;
                 self.reporting.reports.not_before = None;
                 let present = self.sync.session.name == Some(session);
-                self.reporting.reports.told = present.then_some(Told { facts, report: seq, in_polls, polls: 0 });
+                self.reporting.reports.told =
+                    present.then_some(Told { facts, report: seq, in_polls, polls: 0, doubted: false });
                 for (key, told) in objects {
                     self.model.compact_if_many();
                     self.acknowledged(&key, told);

@@ -319,12 +319,10 @@ impl Core {
             }
             DesiredAnswer::ReportAgain => {
                 self.sync.session.succeeded();
-                if !self.reporting.reports.are_acknowledged() {
-                    // It was not said that one stands.
-                    return self.sync.session.back_off(now + POLL_PAUSE, Next::Gather(gather), out);
+                if self.reporting.reports.are_unknown(now) {
+                    return self.ask(now, gather, out);
                 }
-                self.reporting.reports.doubt(now);
-                return self.ask(now, gather, out);
+                return self.sync.session.back_off(now + POLL_PAUSE, Next::Gather(gather), out);
             }
             DesiredAnswer::SnapshotRequired { .. } | DesiredAnswer::Unknown => Step::Again(SyncError::Unrelated),
         };
