@@ -269,11 +269,12 @@ impl VirtualWatch {
     /// computation tells it.
     fn scan(&mut self, mut scan: Scan) -> Phase {
         for listed in self.reader.read(usize::MAX).expect("all keys are the resource's own") {
+            let id = id(&listed);
             // Of two with one name, the first counts.
-            if scan.fresh.contains_key(&id(&listed)) {
+            if scan.fresh.contains_key(&id) {
                 continue;
             }
-            if let Some((id, object)) = self.compare(listed, scan.tells, &mut scan.events) {
+            if let Some(object) = self.compare(&id, listed.object, scan.tells, &mut scan.events) {
                 scan.fresh.insert(id, object);
             }
         }
@@ -325,40 +326,35 @@ impl VirtualWatch {
             self.at = groups.at.max(self.at);
             return Phase::Idle(Instant::now() + pause_after(groups.begun.elapsed()));
         };
-        let ends = if is_diminished(&group) { groups.since | 1 } else { group.at };
-        let mut events = Events::new(self.inner.run.version(ends).min(self.inner.run.version(group.at) - 1));
-        let key: Arc<str> = group.group.as_str().into();
-        let mut former = BTreeMap::new();
-        while let Some((id, _)) = self.known.range((Arc::clone(&key), String::new(), String::new())..).next()
-            && id.0 == key
-        {
-            let id = id.clone();
-            former.extend(self.known.remove_entry(&id));
-        }
+        let (before, ends) =
+            if is_diminished(&group) { (groups.since | 1, groups.since | 1) } else { (group.at - 1, group.at) };
+        let mut events = Events::new(self.inner.run.version(before));
+        let first: Id = (group.group.as_str().into(), String::new(), String::new());
+        let mut left: BTreeSet<Id> =
+            self.known.range(first.clone()..).map(|(id, _)| id).take_while(|id| id.0 == first.0).cloned().collect();
         let mut gone = group.gone.unwrap_or_default();
         let mut seen = BTreeSet::new();
         for listed in self.reader.group(&group.group).await.expect("the group is the resource's own") {
-            if !seen.insert(id(&listed)) {
+            let id = id(&listed);
+            if !seen.insert(id.clone()) {
                 continue;
             }
-            let name = (object::namespace(&listed.object).map(str::to_owned), object::name(&listed.object).to_owned());
-            gone.retain(|other| *other != name);
-            let id = id(&listed);
-            let told = former.remove(&id);
+            left.remove(&id);
+            gone.retain(|(namespace, name)| (namespace.as_deref().unwrap_or_default(), name) != (&id.1, &id.2));
+            if let Some(object) = self.compare(&id, listed.object, groups.tells, &mut events) {
+                self.known.insert(id, object);
+                continue;
+            }
             // Of a client of which is not known what it knows: it may know one that was selected before.
             let perhaps = (groups.tells == Tells::All).then(|| nothing_but_a_name(Some(&id.1), &id.2));
-            self.known.extend(told.clone().map(|told| (id.clone(), told)));
-            if let Some((id, object)) = self.compare(listed, groups.tells, &mut events) {
-                self.known.insert(id, object);
-            } else {
-                self.known.remove(&id);
-                if let Some(object) = told.or(perhaps) {
-                    self.tell(&mut events, "DELETED", object);
-                }
+            if let Some(object) = self.known.remove(&id).or(perhaps) {
+                self.tell(&mut events, "DELETED", object);
             }
         }
-        for object in former.into_values() {
-            self.tell(&mut events, "DELETED", object);
+        for id in left {
+            if let Some(object) = self.known.remove(&id) {
+                self.tell(&mut events, "DELETED", object);
+            }
         }
         if groups.tells == Tells::All {
             for (namespace, name) in gone {
@@ -370,22 +366,21 @@ impl VirtualWatch {
     }
 
     /// Tells how one object differs from what the client knows. Returns what it is to know.
-    fn compare(&mut self, listed: Listed, tells: Tells, events: &mut Events) -> Option<(Id, Value)> {
-        let id = id(&listed);
-        let whole = complete(&self.view.served, listed.object.clone(), events.before);
+    fn compare(&mut self, id: &Id, object: Value, tells: Tells, events: &mut Events) -> Option<Value> {
+        let whole = complete(&self.view.served, object.clone(), events.before);
         if !self.view.matches(&whole) {
             return None;
         }
-        let known = self.known.get(&id);
+        let known = self.known.get(id);
         match tells {
             Tells::Nothing => {}
-            Tells::Differences if known.is_some_and(|known| *known == listed.object) => {}
+            Tells::Differences if known.is_some_and(|known| *known == object) => {}
             Tells::Differences | Tells::All => {
                 let kind = if known.is_some() { "MODIFIED" } else { "ADDED" };
-                self.tell(events, kind, listed.object.clone());
+                self.tell(events, kind, object.clone());
             }
         }
-        Some((id, listed.object))
+        Some(object)
     }
 
     fn tell(&mut self, events: &mut Events, kind: &'static str, object: Value) {
