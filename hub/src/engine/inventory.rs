@@ -239,14 +239,16 @@ impl Engine {
     /// A name for people: the SyncTarget's, also of one that was deleted and had an agent; the id of one that the inventory
     /// has not shown yet.
     pub fn target_name(&self, target: TargetId) -> String {
-        let name = self.targets.name(target).or_else(|| self.memory.get(target).map(|remembered| &remembered.name));
-        name.cloned().unwrap_or_else(|| target.to_string())
+        self.known_name(target).cloned().unwrap_or_else(|| target.to_string())
+    }
+
+    fn known_name(&self, target: TargetId) -> Option<&String> {
+        self.targets.name(target).or_else(|| self.memory.get(target).map(|remembered| &remembered.name))
     }
 
     /// Whether a target is called so.
     pub(super) fn is_called(&self, target: TargetId, name: &str) -> bool {
-        let known = self.targets.name(target).or_else(|| self.memory.get(target).map(|remembered| &remembered.name));
-        known.map_or_else(|| target.to_string() == name, |known| known == name)
+        self.known_name(target).map_or_else(|| target.to_string() == name, |known| known == name)
     }
 
     /// The key by which the agent of a target is known, though it may not be served.

@@ -112,6 +112,11 @@ impl World {
     }
 
     fn list(&mut self) {
+        self.list_but(None);
+    }
+
+    /// Everything is listed, of this part but what has a key that nobody can read.
+    fn list_but(&mut self, unlisted: Option<Part<'_>>) {
         let (space, namespaces, config_maps) = (space(), namespaces(), config_maps());
         for part in [
             Part::Targets,
@@ -121,7 +126,11 @@ impl World {
             Part::Objects(&space, &namespaces),
             Part::Objects(&space, &config_maps),
         ] {
-            self.index.listed(part);
+            if Some(part) == unlisted {
+                self.index.unlisted(part);
+            } else {
+                self.index.listed(part);
+            }
         }
     }
 
