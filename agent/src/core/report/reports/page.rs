@@ -170,6 +170,11 @@ impl Core {
                 object.live.status = status;
                 // The status that it was reported with before does not hold any more.
                 object.told = None;
+                // Its retry may have come while the hub was away, and found that this was still to be reported. One that is yet to
+                // come, or an operation that ends, has it looked at again.
+                if !object.work.is_waiting() && !object.work.is_in_flight() {
+                    self.reporting.reports.dirty.insert(name.clone());
+                }
             }
             None if same => {
                 if matches!(object.live.status, Status::Known(_)) {

@@ -114,6 +114,25 @@ fn an_unreadable_object_is_reported_without_status_and_not_read_over_and_over() 
     assert_eq!(known(&world), Some(true));
 }
 
+/// An outage of the API server within one of the hub.
+#[test]
+fn a_status_that_could_not_be_read_while_the_hub_was_away_is_read_again() {
+    let (mut world, deployment) = placed();
+    world.cluster.faults.unreadable.insert(deployment.clone());
+    world.hub.set_state(&deployment, EntryState::Withheld(Reason::AgentTooOld));
+    while world.cluster.refused_reads == 0 {
+        world.advance();
+    }
+    world.hub_is_away();
+    world.run_just(Duration::from_mins(10));
+    assert!(world.cluster.refused_reads > 1, "it is retried");
+    world.cluster.faults.unreadable.clear();
+    world.reconnect();
+    world.quiesce();
+    let (_, _, report) = &world.hub.reports[&deployment];
+    assert_eq!((report.reason, report.status.is_some()), (Some(Reason::AgentTooOld), true));
+}
+
 /// It was reported with its status, and all rights are withdrawn since.
 #[test]
 fn a_failure_is_reported_though_the_status_can_no_longer_be_read() {
