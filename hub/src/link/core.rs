@@ -7,6 +7,7 @@
 mod contact;
 mod history;
 mod holder;
+mod news;
 mod sessions;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -136,6 +137,8 @@ pub enum Event {
     Approved(Vec<TargetId>),
     /// The summary does not hold all reports of this target: ask for them.
     ReportsIncomplete(TargetId),
+    /// Everybody else had a turn: further agents may be told what was committed.
+    TellMore,
     Timer,
 }
 
@@ -272,6 +275,10 @@ pub struct Core {
     deadlines: BTreeSet<(Monotonic, TargetId)>,
     /// When it is looked at whether another instance is still heard.
     lapses: BTreeSet<(Monotonic, TargetId)>,
+    /// Targets whose sets changed, and whose agents were not told yet if they wait for that.
+    unanswered: BTreeSet<TargetId>,
+    /// The last of them that was looked at.
+    answered: Option<TargetId>,
     timer: Option<Monotonic>,
     /// Names what is remembered of the reports of a target that is known from now on. Not what was named so before one was
     /// closed: by whatever came late of then, what its agent said last may be overwritten, so it is to say all again.
@@ -285,7 +292,18 @@ impl Core {
     pub fn new(config: Config) -> Self {
         let (polls, deadlines, lapses) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
         let memory = config.memory;
-        Self { config, targets: BTreeMap::new(), polls, deadlines, lapses, timer: None, memory, stores: 0 }
+        Self {
+            config,
+            targets: BTreeMap::new(),
+            polls,
+            deadlines,
+            lapses,
+            unanswered: BTreeSet::new(),
+            answered: None,
+            timer: None,
+            memory,
+            stores: 0,
+        }
     }
 
     /// Takes one event and appends what must happen next; never blocks, reads no clock.
@@ -301,9 +319,9 @@ impl Core {
             Event::HolderStored { target, version } => self.on_holder_stored(sets, target, version, out),
             Event::InstanceAccepted { target, instance, word } => self.on_accepted(target, instance, &word, out),
             Event::Committed(targets) => {
-                for target in targets {
-                    self.answer_waiting(sets, target, out);
-                }
+                let waits = |target: &TargetId| self.targets.get(target).is_some_and(|known| known.waiting.is_some());
+                self.unanswered.extend(targets.into_iter().filter(waits));
+                self.answer_some(sets, out);
             }
             Event::Approved(targets) => {
                 for target in targets {
@@ -315,9 +333,10 @@ impl Core {
                     target.memory = target.memory.wrapping_add(1);
                 }
             }
+            Event::TellMore => self.answer_some(sets, out),
             Event::Timer => {
                 self.timer = None;
-                self.on_timer(now, out);
+                self.on_timer(now, sets, out);
             }
         }
         self.arm(out);
@@ -506,41 +525,6 @@ impl Core {
         }
     }
 
-    /// Sends a waiting agent what changed since it asked.
-    fn answer_waiting(&mut self, sets: &impl Sets, key: TargetId, out: &mut Effects) {
-        if self.tell_broken(sets, key, out) {
-            return;
-        }
-        let understands = self.understands(key, Capability::Decommission);
-        let Some(target) = self.targets.get_mut(&key) else { return };
-        let Some(present) = sets.info(key) else { return };
-        let how = target.decommission;
-        let news = |waiting: &mut Waiting| {
-            let told = waiting.decommission == how;
-            let still = waiting.history != Continuity::Whole;
-            (waiting.since != present.version || !told || still) && may_be_told(how, understands, present)
-        };
-        let Some(waiting) = target.waiting.take_if(news) else { return };
-        self.polls.remove(&(waiting.until, key));
-        let since = (waiting.since != Version::default()).then_some(waiting.since);
-        let answer = answer_desired(sets, key, since, None, (present, how, Absence::TakenOut));
-        out.push(respond_desired(waiting.id, answer));
-    }
-
-    /// Sends a waiting agent what was approved since it asked, or is not any more.
-    fn tell_waiting(&mut self, now: Monotonic, sets: &impl Sets, key: TargetId, out: &mut Effects) {
-        let understands = self.understands(key, Capability::Approvals);
-        let Some(target) = self.targets.get_mut(&key) else { return };
-        // To who keeps still nothing is approved.
-        let held = target.waiting.as_ref().filter(|waiting| waiting.history == Continuity::Whole && understands);
-        let held = held.map(|waiting| waiting.approved);
-        let Some(page) = held.and_then(|held| sets.approved(now, key, &held)) else { return };
-        if let Some(waiting) = target.waiting.take() {
-            self.polls.remove(&(waiting.until, key));
-            out.push(respond_desired(waiting.id, DesiredAnswer::Approved(page)));
-        }
-    }
-
     fn on_abandoned(&mut self, key: TargetId, id: RequestId) {
         let Some(target) = self.targets.get_mut(&key) else { return };
         if let Some(waiting) = target.waiting.take_if(|waiting| waiting.id == id) {
@@ -575,8 +559,11 @@ impl Core {
         }
     }
 
-    fn on_timer(&mut self, now: Monotonic, out: &mut Effects) {
+    fn on_timer(&mut self, now: Monotonic, sets: &impl Sets, out: &mut Effects) {
         while let Some(&(until, key)) = self.polls.first().filter(|(until, _)| *until <= now) {
+            if self.unanswered.remove(&key) {
+                self.answer_waiting(sets, key, out);
+            }
             self.polls.remove(&(until, key));
             if let Some(waiting) = self.targets.get_mut(&key).and_then(|target| target.waiting.take()) {
                 out.push(history::nothing_happened(&waiting));

@@ -10,6 +10,7 @@ use crate::summary::tests::all_is_well;
 mod capabilities;
 mod closed;
 mod contact;
+mod news;
 mod sessions;
 
 /// One target's set, and the revision that each key last changed at.
