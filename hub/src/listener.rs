@@ -53,6 +53,9 @@ use peer::{Connected, Overdue, Patience};
 
 /// How long to wait after the system refuses a connection, which it does when file descriptors run out.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// Connections that are accepted before everybody else who has something to do has had a turn. After a restart all agents come
+/// at once, at half a millisecond of a core each: the system keeps those that wait, and who is served is served sooner.
+const ACCEPTED_AT_ONCE: u64 = 16;
 
 /// What serves connections.
 pub(crate) struct Listener {
@@ -84,7 +87,12 @@ impl Listener {
     /// Serves until `shutdown`, then lets requests that are under way finish.
     pub(crate) async fn serve(self, listener: TcpListener, shutdown: CancellationToken) -> Result<(), Infallible> {
         let (this, connections) = (Arc::new(self), TaskTracker::new());
+        let mut accepted = 0_u64;
         while let Some((stream, from, open)) = shutdown.run_until_cancelled(this.accept(&listener)).await {
+            accepted += 1;
+            if accepted.is_multiple_of(ACCEPTED_AT_ONCE) {
+                tokio::task::yield_now().await;
+            }
             let connected = this.peers.admit(from.ip());
             let (this, shutdown) = (Arc::clone(&this), shutdown.clone());
             connections.spawn(async move {
