@@ -141,54 +141,122 @@ impl ItemHash {
 ///
 /// Each bucket is the sum modulo 2^256 of the hashes of its items (the additive multiset hash of Bellare and Micciancio,
 /// 1997); the digest of the set is SHA-256 over the buckets. The hub signs it, so it needs to detect faults and lag, not to
-/// withstand a hub that searches for collisions. 8 KiB.
-#[derive(Clone, PartialEq, Eq)]
+/// withstand a hub that searches for collisions. 8 KiB, and less for a set of a few items: a hub has one for each target.
+#[derive(Clone)]
 pub struct SetDigest {
-    buckets: Box<[[u64; 4]; BUCKETS]>,
+    buckets: Buckets,
 }
+
+/// A sum modulo 2^256, the least part first.
+type Sum = [u64; 4];
+
+#[derive(Clone)]
+enum Buckets {
+    /// Those that are not zero, in their order; at most [`FEW`].
+    Few(Vec<(u8, Sum)>),
+    All(Box<[Sum; BUCKETS]>),
+}
+
+/// So many buckets take two thirds of the memory of all.
+const FEW: usize = 128;
 
 impl SetDigest {
     pub fn add(&mut self, item: ItemHash) {
         let mut carry = false;
-        for (limb, other) in self.buckets[usize::from(item.bucket)].iter_mut().zip(limbs(item.hash)) {
-            (*limb, carry) = limb.carrying_add_(other, carry);
-        }
+        self.change(item.bucket, |sum| {
+            for (limb, other) in sum.iter_mut().zip(limbs(item.hash)) {
+                (*limb, carry) = limb.carrying_add_(other, carry);
+            }
+        });
     }
 
     /// Takes out an item that was added before; any other leaves a digest of no set.
     pub fn remove(&mut self, item: ItemHash) {
         let mut borrow = false;
-        for (limb, other) in self.buckets[usize::from(item.bucket)].iter_mut().zip(limbs(item.hash)) {
-            (*limb, borrow) = limb.borrowing_sub_(other, borrow);
+        self.change(item.bucket, |sum| {
+            for (limb, other) in sum.iter_mut().zip(limbs(item.hash)) {
+                (*limb, borrow) = limb.borrowing_sub_(other, borrow);
+            }
+        });
+    }
+
+    fn change(&mut self, bucket: u8, change: impl FnOnce(&mut Sum)) {
+        if let Buckets::Few(few) = &mut self.buckets {
+            match few.binary_search_by_key(&bucket, |(bucket, _)| *bucket) {
+                Ok(at) => {
+                    change(&mut few[at].1);
+                    if few[at].1 == Sum::default() {
+                        few.remove(at);
+                    }
+                    return;
+                }
+                Err(at) if few.len() < FEW => {
+                    let mut sum = Sum::default();
+                    change(&mut sum);
+                    if few.len() == few.capacity() {
+                        few.reserve_exact(8);
+                    }
+                    few.insert(at, (bucket, sum));
+                    return;
+                }
+                Err(_) => self.buckets = Buckets::All(self.all()),
+            }
+        }
+        if let Buckets::All(all) = &mut self.buckets {
+            change(&mut all[usize::from(bucket)]);
+        }
+    }
+
+    fn all(&self) -> Box<[Sum; BUCKETS]> {
+        match &self.buckets {
+            Buckets::All(all) => all.clone(),
+            Buckets::Few(few) => {
+                let mut all = Box::new([Sum::default(); BUCKETS]);
+                for (bucket, sum) in few {
+                    all[usize::from(*bucket)] = *sum;
+                }
+                all
+            }
         }
     }
 
     pub fn digest(&self) -> Digest {
         let mut hasher = Context::new(&SHA256);
         hasher.update(b"tideline/set/v1");
-        for bucket in 0..BUCKETS {
-            hasher.update(&self.bucket_bytes(bucket));
+        for sum in self.all().iter() {
+            hasher.update(&bytes(sum));
         }
         Digest::finish(hasher)
     }
 
     /// Eight bytes of each bucket: enough to find those that differ between two sides that hold the whole set.
     pub fn summary(&self) -> Vec<u64> {
-        self.buckets.iter().map(|limbs| limbs[0]).collect()
+        self.all().iter().map(|limbs| limbs[0]).collect()
     }
+}
 
-    fn bucket_bytes(&self, bucket: usize) -> [u8; 32] {
-        let mut out = [0; 32];
-        for (chunk, limb) in out.chunks_exact_mut(8).zip(self.buckets[bucket]) {
-            chunk.copy_from_slice(&limb.to_le_bytes());
+impl PartialEq for SetDigest {
+    fn eq(&self, other: &Self) -> bool {
+        match (&self.buckets, &other.buckets) {
+            (Buckets::Few(few), Buckets::Few(others)) => few == others,
+            _ => self.all() == other.all(),
         }
-        out
     }
+}
+
+impl Eq for SetDigest {}
+
+fn bytes(sum: &Sum) -> [u8; 32] {
+    let mut out = [0; 32];
+    for (chunk, limb) in out.chunks_exact_mut(8).zip(sum) {
+        chunk.copy_from_slice(&limb.to_le_bytes());
+    }
+    out
 }
 
 impl Default for SetDigest {
     fn default() -> Self {
-        Self { buckets: Box::new([[0; 4]; BUCKETS]) }
+        Self { buckets: Buckets::Few(Vec::new()) }
     }
 }
 
