@@ -1,5 +1,7 @@
 //! What leaves a space: which objects never do, and what of the others stays behind.
 
+mod input;
+mod mapping;
 mod never;
 mod render;
 mod strip;
@@ -15,8 +17,8 @@ use tideline_common::{
     WAVE_ANNOTATION,
 };
 
-use crate::placement::Input;
-
+pub use input::Input;
+pub use mapping::{Destination, NamespaceMapping, place_at};
 pub use render::{refers_to_namespaces, rendered};
 
 /// Labels, as objects carry them and selectors read them.

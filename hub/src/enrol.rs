@@ -30,7 +30,7 @@ use tracing::{info, warn};
 use self::decide::refused;
 pub use self::decide::{Decision, NewTarget, TokenState, Usage, decide, proven_key};
 use crate::engine::REVOKED_MAX;
-use crate::token::is_object_name;
+use crate::object_name::is_object_name;
 
 /// On a SyncTarget: the Ed25519 public key of its agent, in standard base64.
 pub const AGENT_KEY_ANNOTATION: &str = "tideline.dev/agent-key";

@@ -6,50 +6,29 @@ use std::sync::Arc;
 use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use tideline_api::{HistoryAcceptance, HistoryAcceptanceSpec, ShownHistory};
 use tideline_apiserver::{Column, Page, PageRequest, ResourceKind, UnknownKey, VirtualResource};
-use tideline_common::{Epoch, Revision, TargetId, Version};
+use tideline_common::{Epoch, Revision, Version};
 use tokio::sync::watch;
 
 use crate::engine::Engine;
+use crate::history_break::HistoryBreak;
+use crate::history_change::Accepted;
 use crate::kubeconfig::RequestError;
-use crate::ledger::{Accepted, Missing, Restored};
+use crate::ledger::{Missing, Restored};
 use crate::shared::Shared;
 use crate::virtual_resources::{self, GROUP, VERSION};
 
 const KIND: &str = "HistoryBreak";
 const PLURAL: &str = "historybreaks";
-/// Unknown sets that a sentence names, the highest.
-const NAMED_MAX: usize = 5;
-
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("cannot {operation}")]
     Request { operation: &'static str, source: RequestError },
     #[error("cannot read the break of history {name}; use the tideline-hub of the hub's version")]
     Unreadable { name: String, source: serde_json::Error },
-}
-
-/// Why targets keep what they have, and begin no removal.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "cause", rename_all_fields = "camelCase")]
-pub enum HistoryBreak {
-    /// A cluster was given a set that this hub does not know of.
-    SetUnknown {
-        /// The SyncTarget that showed it last.
-        target: String,
-        segment: String,
-        epoch: Epoch,
-        revision: Revision,
-        /// Up to here this hub's history may be the same.
-        after: Revision,
-        /// Whether the hub's own signed word proves it, so that it concerns all targets.
-        proven: bool,
-    },
-    /// The store was restored from a backup.
-    Restored { id: String, made: String },
 }
 
 impl HistoryBreak {
@@ -82,88 +61,6 @@ impl HistoryBreak {
         object["metadata"] = json!({"name": name});
         object
     }
-}
-
-/// What concerns all targets, in one sentence for people: what is so, and what follows. None where nothing is proven.
-pub fn sentence(breaks: &[HistoryBreak]) -> Option<String> {
-    let restored = breaks.iter().find_map(|found| match found {
-        HistoryBreak::Restored { made, .. } => Some(made.as_str()),
-        HistoryBreak::SetUnknown { .. } => None,
-    });
-    let unknown = breaks.iter().filter_map(|found| match found {
-        HistoryBreak::SetUnknown { target, epoch, revision, after, proven: true, .. } => {
-            Some((Version { epoch: *epoch, revision: *revision }, *after, target.as_str()))
-        }
-        HistoryBreak::SetUnknown { .. } | HistoryBreak::Restored { .. } => None,
-    });
-    say(restored, say_unknown(unknown))
-}
-
-/// What agents claim and do not prove, each with its target. It concerns that one alone.
-pub fn claims(breaks: &[HistoryBreak]) -> impl Iterator<Item = (&str, String)> {
-    breaks.iter().filter_map(|found| match found {
-        HistoryBreak::SetUnknown { target, epoch, revision, proven: false, .. } => {
-            Some((target.as_str(), claim(target, Version { epoch: *epoch, revision: *revision })))
-        }
-        HistoryBreak::SetUnknown { .. } | HistoryBreak::Restored { .. } => None,
-    })
-}
-
-/// The same, as every SyncTarget says it: without names and numbers, for what more becomes known changes nothing for it,
-/// and would be written into all of them.
-pub(crate) fn sentence_of(engine: &Engine) -> Option<String> {
-    let unknown = engine.ledger.missing().any(|missing| missing.proven).then(|| {
-        "Clusters were given sets that this hub does not know of; tideline-hub history show names them.".to_owned()
-    });
-    say(engine.ledger.restored().map(|restored| restored.made.as_str()), unknown)
-}
-
-/// What the agent of this target claims, if anything.
-pub(crate) fn claim_of(engine: &Engine, target: TargetId) -> Option<String> {
-    let claimed = engine.ledger.claimed(target)?;
-    Some(claim(&engine.target_name(target), claimed.version))
-}
-
-fn claim(target: &str, version: Version) -> String {
-    format!(
-        "its agent claims a set (at {version}) that this hub does not know of, and shows no word of this hub for it. Nothing is \
-         rolled out to its cluster or removed there until this is settled; other clusters are not affected. If somebody \
-         else may have its key: tideline-hub targets revoke {target}; if the agent is as it should be: tideline-hub history \
-         accept, which makes approvals void everywhere"
-    )
-}
-
-/// Unknown sets come with the revision up to which the histories are the same, and with who showed them.
-fn say_unknown<'a>(unknown: impl Iterator<Item = (Version, Revision, &'a str)>) -> Option<String> {
-    let (mut highest, mut count) = (Vec::new(), 0_usize);
-    let mut since: Option<Revision> = None;
-    for (version, after, target) in unknown {
-        count += 1;
-        since = Some(since.map_or(after, |since| since.min(after)));
-        let place = highest.partition_point(|(higher, _)| *higher >= version);
-        highest.insert(place, (version, target));
-        highest.truncate(NAMED_MAX);
-    }
-    since.map(|since| {
-        let mut known: Vec<_> = highest.iter().map(|(version, target)| format!("{target} (at {version})")).collect();
-        if count > NAMED_MAX {
-            known.push(format!("and {} more, shown by tideline-hub history show", count - NAMED_MAX));
-        }
-        format!("Clusters were given sets after revision {since} that this hub does not know of: {}.", known.join(", "))
-    })
-}
-
-/// That the hub was restored from a backup of then, and what it does not know of.
-fn say(restored: Option<&str>, unknown: Option<String>) -> Option<String> {
-    let restored = restored.map(|made| format!("This hub was restored from a backup of {made}."));
-    let what: Vec<_> = restored.into_iter().chain(unknown).collect();
-    (!what.is_empty()).then(|| {
-        format!(
-            "{} Nothing is rolled out or removed until this is settled. If another directory or machine holds the newer \
-             store, stop this hub and start it there; if it is lost: tideline-hub history accept",
-            what.join(" ")
-        )
-    })
 }
 
 /// Reads why targets keep still. `root` is a client of the root space.

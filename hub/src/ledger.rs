@@ -42,7 +42,9 @@
 
 mod batch;
 mod broken;
+mod chunks;
 mod claim;
+mod codec;
 mod commit;
 mod happened;
 mod history;
@@ -69,17 +71,21 @@ use tideline_common::{
     TargetId, Uid,
 };
 
-use crate::placement::{Assignment, Destination, GroupResource, PlacementId, SourceId};
+use crate::placement::{Assignment, GroupResource, PlacementId, SourceId};
 
-pub use batch::{Batch, CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, StaleBatch, Write, chunked};
-pub use broken::{Absence, Accepted, HistoryChange, Missing, Proof, Restored, TargetContinuity, Void};
+use crate::clean::Destination;
+
+pub use batch::{Batch, Committed, StaleBatch};
+pub use broken::{Absence, Missing, Restored, TargetContinuity, Void};
+pub use chunks::{CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Write, chunked};
 pub use claim::Body;
+pub use codec::{Error, KEY_PREFIX, SCHEMA};
 pub use happened::DEPARTED_MAX;
 pub use history::{Fresh, Lineage, REVISION_IDS_MAX, Segment};
 pub use log::{LOG_BYTES_MAX, LOG_ENTRIES_MAX};
 pub use page::{PageData, TargetView};
 pub use places::{Place, PlaceChange};
-pub use record::{BODY_PART_BYTES_MAX, Error, KEY_PREFIX, SCHEMA, restored};
+pub use record::{BODY_PART_BYTES_MAX, restored};
 pub use retention::Retention;
 
 use broken::{Broken, Voids};

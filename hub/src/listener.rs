@@ -48,7 +48,7 @@ use crate::limits::{
     HEADER_BYTES_MAX, HTTP1_BUFFER_BYTES_MAX, IDLE_MAX, PING_EVERY, PING_MAX, SEND_BUFFER_BYTES, STREAM_WINDOW_BYTES,
     STREAMS_MAX, TCP_PINGS_MAX, UNVERIFIED_MAX,
 };
-use answer::Answer;
+use answer::{Answer, Unread};
 use peer::{Connected, Overdue, Patience};
 
 /// How long to wait after the system refuses a connection, which it does when file descriptors run out.
@@ -139,13 +139,14 @@ impl Listener {
 
     /// Serves what comes over a connection. A client that breaks off is its own affair.
     async fn requests(&self, stream: TlsStream<TcpStream>, connected: &Connected, shutdown: &CancellationToken) {
+        let unread = Arc::<Unread>::default();
         let service = service_fn(|request: Request<Incoming>| {
             let peer = connected.begin();
             let (mut parts, body) = request.into_parts();
             parts.extensions.insert(peer.clone());
             let body = axum::body::Body::new(body::Body::new(body, peer.clone(), self.patience.body));
             let answer = self.router.clone().oneshot(Request::from_parts(parts, body));
-            let unread = Arc::clone(connected.unread());
+            let unread = Arc::clone(&unread);
             async move { answer.await.map(|answer| answer.map(|body| Answer::new(body, peer, unread))) }
         });
         let builder = self.protocols();
@@ -157,7 +158,7 @@ impl Listener {
                 Overdue::Unverified => return connected.is_late(),
                 Overdue::Idle => connection.as_mut().graceful_shutdown(),
             },
-            () = connected.unread().let_go(self.patience.unread) => {}
+            () = unread.let_go(self.patience.unread) => {}
             () = connected.leaves().cancelled() => connection.as_mut().graceful_shutdown(),
             () = shutdown.cancelled() => connection.as_mut().graceful_shutdown(),
         }

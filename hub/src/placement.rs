@@ -13,22 +13,23 @@ mod again;
 mod assignment;
 mod choice;
 mod counted;
+mod form;
 mod index;
 mod inventory;
 mod listing;
-mod mapping;
 mod matches;
 mod object;
+mod problems;
 mod rule;
+mod settling;
 mod space;
 mod summary;
 mod types;
 mod wants;
 
-pub use assignment::{Assignment, Change, GroupResource, Input, PlacementId, SourceId, Variant};
+pub use assignment::{Assignment, Change, GroupResource, PlacementId, SourceId, Variant};
 pub use index::{DELETION_GRACE, Index, Part, SETTLE};
 pub use inventory::Target;
-pub use mapping::{Destination, NamespaceMapping, place_at};
 pub use rule::{CLAUSE_POLICY_BYTES_MAX, Clause, PlacementRule, ReachRule, RuleError, SpaceRule};
 pub use summary::{LocationSummary, PROBLEMS_MAX, PlacementProblem, PlacementSummary};
 

@@ -19,14 +19,13 @@ use crate::addresses::Addresses;
 use crate::enrol::AGENT_KEY_ANNOTATION;
 use crate::identity::{self, Identity};
 use crate::kubeconfig::{self, Access, RequestError};
+use crate::object_name::{NAME_BYTES_MAX, is_object_name};
 
 /// The ConfigMap of the root space that says how agents reach and recognise this hub. Nothing in it is secret.
 const FACTS: &str = "tideline-hub";
 const FACTS_NAMESPACE: &str = "default";
 /// A token that is good for longer is a password that nobody changes.
 const EXPIRES_MAX: Duration = Duration::from_hours(365 * 24);
-/// Bytes of the name of a Kubernetes object that is a DNS subdomain (RFC 1123).
-const NAME_BYTES_MAX: usize = 253;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -220,17 +219,6 @@ impl From<&Facts> for ConfigMap {
             ..Self::default()
         }
     }
-}
-
-/// Whether an object can have this name: a DNS subdomain (RFC 1123), as Kubernetes asks of most kinds.
-pub(crate) fn is_object_name(text: &str) -> bool {
-    let is_part = |part: &str| {
-        !part.is_empty()
-            && !part.starts_with('-')
-            && !part.ends_with('-')
-            && part.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
-    };
-    text.len() <= NAME_BYTES_MAX && text.split('.').all(is_part)
 }
 
 #[cfg(test)]

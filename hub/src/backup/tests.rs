@@ -4,8 +4,8 @@ use tideline_store::{Commit, Revision, SqliteStore, Store};
 
 use super::*;
 use crate::fuse::Fuse;
+use crate::history_change::{Accepted, HistoryChange};
 use crate::identity::{Identity, Rotation};
-use crate::ledger::{Accepted, HistoryChange};
 use crate::link::core::Config;
 use crate::placement::Change;
 use crate::{committer, options};

@@ -2,7 +2,7 @@ use serde_json::Value;
 use tideline_common::{FieldPath, GroupKind, ObjectKey};
 
 use super::canonical;
-use crate::placement::{Destination, Input, NamespaceMapping, place_at};
+use super::{Destination, Input, NamespaceMapping, place_at};
 
 /// The fields in which built-in kinds name a namespace other than the one that they are in, and mean an object that is
 /// placed with them.

@@ -2,7 +2,7 @@ use expect_test::{Expect, expect};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::placement::NamespaceMapping;
+use crate::clean::NamespaceMapping;
 
 /// An object as a server has it, merged over what every object has.
 fn object(api_version: &str, kind: &str, rest: Value) -> Value {

@@ -6,7 +6,8 @@ use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 use tideline_common::{SpaceName, Version};
 use tideline_hub::agents::{self, Agent, AgentState};
-use tideline_hub::history::{self, HistoryBreak};
+use tideline_hub::history;
+use tideline_hub::history_break::{self, HistoryBreak};
 use tideline_hub::kubeconfig::{self, Access};
 
 use super::table::Table;
@@ -150,8 +151,8 @@ fn text(breaks: &[HistoryBreak], heard: Heard) -> String {
         table.row(row);
     }
     let mut text = format!("{table}\n{COLUMNS}\n");
-    let claims = history::claims(breaks).take(CLAIMS_MAX).map(|(target, claim)| format!("{target}: {claim}"));
-    for paragraph in history::sentence(breaks).into_iter().chain(claims) {
+    let claims = history_break::claims(breaks).take(CLAIMS_MAX).map(|(target, claim)| format!("{target}: {claim}"));
+    for paragraph in history_break::sentence(breaks).into_iter().chain(claims) {
         let _infallible = writeln!(text, "\n{paragraph}");
     }
     if !others.is_empty() {

@@ -13,7 +13,8 @@ use tideline_common::rollup::{Counts, MadeOver};
 use tideline_common::{AssociatedKind, SpaceName};
 use tideline_hub::duplicates;
 use tideline_hub::held_unassignments::{self, HeldUnassignment};
-use tideline_hub::history::{self, HistoryBreak};
+use tideline_hub::history;
+use tideline_hub::history_break::{self, HistoryBreak};
 use tideline_hub::kubeconfig::{self, Access, RequestError};
 use tideline_hub::printable::printable;
 use tideline_hub::virtual_resources::GROUP;
@@ -205,7 +206,7 @@ impl Status {
 
     /// For people, at the moment `now`.
     pub(crate) fn text(&self, now: Timestamp) -> String {
-        let broken = history::sentence(&self.breaks).map(|sentence| format!("HISTORY IS BROKEN. {sentence}\n\n"));
+        let broken = history_break::sentence(&self.breaks).map(|sentence| format!("HISTORY IS BROKEN. {sentence}\n\n"));
         let mut text = broken.unwrap_or_default();
         text += &if self.targets.is_empty() {
             "No cluster has joined yet. Let one join with the output of: tideline-hub token create NAME\n".to_owned()
@@ -317,7 +318,7 @@ impl Status {
 
     /// What a person should look at, one line each.
     fn hints(&self) -> Vec<String> {
-        let claims = history::claims(&self.breaks).map(|(target, claim)| format!("{target}: {claim}"));
+        let claims = history_break::claims(&self.breaks).map(|(target, claim)| format!("{target}: {claim}"));
         let mut hints: Vec<_> = claims.collect();
         if !self.held.is_empty() {
             let places: u64 = self.held.iter().map(|held| held.targets.count).sum();

@@ -5,7 +5,8 @@ use tideline_common::{Monotonic, TargetId, Uid};
 
 use super::Engine;
 use crate::approvals::Approval;
-use crate::ledger::{HistoryChange, Void};
+use crate::history_change::HistoryChange;
+use crate::ledger::Void;
 use crate::link::core as link;
 use crate::placement::Change;
 use crate::summary::{TargetReports, Waiting};

@@ -6,8 +6,9 @@ use tideline_common::{Monotonic, ObjectKey, TargetId, Tombstone, Uid};
 use tracing::{error, info};
 
 use super::Engine;
-use crate::history::{claim_of, sentence_of};
-use crate::ledger::{Accepted, HistoryChange, TargetContinuity};
+use crate::history_break::{claim, say};
+use crate::history_change::{Accepted, HistoryChange};
+use crate::ledger::TargetContinuity;
 use crate::link::core as link;
 use crate::placement::Change;
 
@@ -158,4 +159,19 @@ impl Engine {
         let assigned = removals.iter().filter(|removal| view.entry(&removal.key).is_some());
         assigned.map(|removal| removal.key.clone()).collect()
     }
+}
+
+/// Why no target is told of a set, as every SyncTarget says it: without names and numbers, for what more becomes known
+/// changes nothing for it, and would be written into all of them.
+fn sentence_of(engine: &Engine) -> Option<String> {
+    let unknown = engine.ledger.missing().any(|missing| missing.proven).then(|| {
+        "Clusters were given sets that this hub does not know of; tideline-hub history show names them.".to_owned()
+    });
+    say(engine.ledger.restored().map(|restored| restored.made.as_str()), unknown)
+}
+
+/// What the agent of this target claims, if anything.
+fn claim_of(engine: &Engine, target: TargetId) -> Option<String> {
+    let claimed = engine.ledger.claimed(target)?;
+    Some(claim(&engine.target_name(target), claimed.version))
 }

@@ -8,7 +8,8 @@ use tideline_common::{Monotonic, TargetId};
 use tracing::{info, warn};
 
 use super::{Deletion, Engine, HolderWrite, LastKnown, RememberedTarget, TargetRecord};
-use crate::ledger::{HistoryChange, PlaceChange};
+use crate::history_change::HistoryChange;
+use crate::ledger::PlaceChange;
 use crate::link::core::{self as link, HolderRecord};
 use crate::placement::{Change, Part, Target};
 

@@ -5,32 +5,13 @@ use roaring::RoaringBitmap;
 use tideline_common::{Capabilities, Digest, ObjectKey, Revision, TargetId, Uid};
 
 use super::broken;
-use super::claim::{Claim, ClaimId};
+use super::chunks::{Chunks, Write};
+use super::claim::{Body, Claim, ClaimId};
 use super::history::Advance;
 use super::places::{Place, PlaceChange};
 use super::slot::Difference;
-use super::written::Unwritten;
 use super::{BodyUse, Happened, TargetIndex, Tombstones};
 use crate::placement::{PlacementId, SourceId};
-
-/// Operations in one chunk. The store takes 100 in a commit.
-pub const CHUNK_OPS_MAX: usize = 100;
-/// Bytes of keys and values in one chunk. The store takes 1 MiB in a commit.
-pub const CHUNK_BYTES_MAX: usize = 1 << 20;
-
-/// One record to write; none deletes it. Writing it twice does no harm.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Write {
-    pub key: Vec<u8>,
-    pub value: Option<Vec<u8>>,
-}
-
-impl Write {
-    /// Of its key and its value.
-    pub(super) fn bytes(&self) -> usize {
-        self.key.len() + self.value.as_ref().map_or(0, Vec::len)
-    }
-}
 
 /// Everything that a set of changes comes to, ready to be written and then committed.
 #[derive(Clone, Debug)]
@@ -87,29 +68,36 @@ impl Batch {
         &self.too_large
     }
 
-    /// The records to write: each chunk at once, one after the other, all of them before [`Ledger::commit`]. After a
-    /// failure the whole batch may be written again; until it is written and committed, nothing else may be.
-    ///
-    /// [`Ledger::commit`]: super::Ledger::commit
-    pub fn chunks(&self) -> &[Vec<Write>] {
-        &self.records().all
-    }
-
-    /// The same, in stages: the chunks of one may be written at once or in any order, a stage after the one before it.
-    pub fn stages(&self) -> impl Iterator<Item = &[Vec<Write>]> {
-        let chunks = self.records();
-        let begins = std::iter::once(0).chain(chunks.ends.iter().copied());
-        begins.zip(&chunks.ends).map(|(begin, end)| &chunks.all[begin..*end])
-    }
-
     /// Lets go of the records, which are written: there may be a hundred megabytes of them.
     pub fn forget_records(&mut self) {
         self.records.take();
     }
 
-    fn records(&self) -> &Chunks {
-        self.records.get_or_init(|| self.write())
+    /// Whether there is nothing to write; committing it changes nothing.
+    pub fn is_empty(&self) -> bool {
+        let Unwritten { follows: _, bodies, dropped_bodies, gone, small, garbage: _ } = &self.unwritten;
+        let claims = self.claims.values().flatten().next();
+        let bodies = bodies.is_empty() && dropped_bodies.is_empty();
+        let targets = self.registered.is_empty() && self.forgotten.is_empty();
+        let places = gone.is_empty() && claims.is_none() && self.tombstones.is_empty() && self.happened.is_empty();
+        bodies && targets && places && small.is_empty() && self.choices.is_empty() && self.history.is_empty()
     }
+}
+
+/// What a batch writes and does not say itself: what is known of it where it is planned. The records are made of both, and not
+/// there: of fifty thousand objects that takes a second, in which nobody is to wait.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Unwritten {
+    /// The revision that the batch follows.
+    pub(super) follows: Revision,
+    pub(super) bodies: Vec<Arc<Body>>,
+    /// In so many parts.
+    pub(super) dropped_bodies: Vec<(Digest, usize)>,
+    /// Claims that are gone, and where they were.
+    pub(super) gone: Vec<(ObjectKey, ClaimId)>,
+    /// Of other histories, and of targets whose agents understand something else than before.
+    pub(super) small: Vec<Write>,
+    pub(super) garbage: Vec<Vec<u8>>,
 }
 
 /// What a committed batch changed.
@@ -137,83 +125,4 @@ pub struct Committed {
 pub struct StaleBatch {
     pub follows: u64,
     pub at: u64,
-}
-
-/// What a batch writes: see [`Batch::stages`].
-#[derive(Clone, Debug, Default)]
-pub(super) struct Chunks {
-    pub(super) all: Vec<Vec<Write>>,
-    /// The number of chunks up to the end of each stage.
-    ends: Vec<usize>,
-}
-
-impl Chunks {
-    /// Of stages that each consist of groups: what is of one group is in one chunk. What `begins` says comes before all of
-    /// them, unless one chunk holds it all; what `ends` says comes last.
-    pub(super) fn of(begins: Write, stages: impl IntoIterator<Item = Vec<Vec<Write>>>, ends: Write) -> Self {
-        let mut stages: Vec<_> = stages.into_iter().collect();
-        stages.push(vec![vec![ends]]);
-        let writes = || stages.iter().flatten().flatten();
-        if !fits(writes().count(), writes().map(Write::bytes).sum()) {
-            stages.insert(0, vec![vec![begins]]);
-        }
-        let mut chunks = Self::default();
-        for groups in stages {
-            chunks.add(chunked(groups));
-        }
-        chunks
-    }
-
-    /// What fits into the one chunk of the stage before needs no stage of its own: a chunk is written at once.
-    fn add(&mut self, mut stage: Vec<Vec<Write>>) {
-        let of_former = self.ends.last().map_or(0, |end| end - self.ends.iter().rev().nth(1).unwrap_or(&0));
-        match (self.all.last_mut(), stage.as_mut_slice()) {
-            (_, []) => {}
-            (Some(former), [only]) if of_former == 1 && fits(former.len() + only.len(), size(former) + size(only)) => {
-                former.append(only);
-            }
-            (_, _) => {
-                self.all.append(&mut stage);
-                self.ends.push(self.all.len());
-            }
-        }
-    }
-}
-
-fn fits(ops: usize, bytes: usize) -> bool {
-    ops <= CHUNK_OPS_MAX && bytes <= CHUNK_BYTES_MAX
-}
-
-/// Whether one chunk holds all of it.
-pub(super) fn is_chunk(writes: &[Write]) -> bool {
-    fits(writes.len(), size(writes))
-}
-
-fn size(writes: &[Write]) -> usize {
-    writes.iter().map(Write::bytes).sum()
-}
-
-/// Splits writes, in order, into chunks that the store takes. What is of one group is in one chunk, unless that alone is too much.
-pub fn chunked(groups: Vec<Vec<Write>>) -> Vec<Vec<Write>> {
-    let mut chunks: Vec<Vec<Write>> = Vec::new();
-    let mut filled = 0;
-    for group in groups {
-        let whole = size(&group);
-        let mut apart = fits(group.len(), whole)
-            && chunks.last().is_some_and(|chunk| !fits(chunk.len() + group.len(), filled + whole));
-        for write in group {
-            match chunks.last_mut() {
-                Some(chunk) if !apart && fits(chunk.len() + 1, filled + write.bytes()) => {
-                    filled += write.bytes();
-                    chunk.push(write);
-                }
-                _ => {
-                    filled = write.bytes();
-                    chunks.push(vec![write]);
-                    apart = false;
-                }
-            }
-        }
-    }
-    chunks
 }

@@ -11,7 +11,8 @@ use tideline_common::{
 use super::TargetIndex;
 use super::missing_capabilities::MissingCapabilities;
 use crate::bitmap::fit;
-use crate::placement::{Assignment, Destination, Input, SourceId, Variant, place_at};
+use crate::clean::{Destination, Input, place_at};
+use crate::placement::{Assignment, SourceId, Variant};
 
 /// A rendered object, shared by every entry that names it.
 #[derive(Debug, PartialEq, Eq)]

@@ -13,6 +13,7 @@ use super::removals::put_or_remove;
 use super::slot::Difference;
 use super::tombstones::Tombstones;
 use super::{Ledger, Slot, Slots, TargetIndex, places};
+use crate::limits::COMMIT_PLACES_MAX;
 use crate::placement::SourceId;
 
 /// One target's desired set, less the entries themselves.
@@ -196,6 +197,21 @@ impl Ledger {
         let after = destinations.as_ref().and_then(|keys| self.copies_at(keys));
         let places = before.zip(after).map(|(before, after)| places::changes(&before, &after));
         Ok(Committed { revision, affected, sources: changed, places, registered, forgotten, history, voided })
+    }
+
+    /// The destinations of which something becomes by a batch that is not committed yet. None for any: of what agents
+    /// understand it depends what is told of all that they have, and of more than so many nobody reads one by one.
+    fn destinations_of(&self, batch: &Batch) -> Option<BTreeSet<ObjectKey>> {
+        let Batch { claims, slots, tombstones, understands, forgotten, .. } = batch;
+        let many = claims.len().max(slots.len()).max(tombstones.len()) > COMMIT_PLACES_MAX;
+        if many || !understands.is_empty() || !forgotten.is_empty() {
+            return None;
+        }
+        let former = claims.keys().filter_map(|id| self.claims.get(id)).map(|claim| claim.key.clone());
+        let next = claims.values().flatten().map(|claim| claim.key.clone());
+        let slots = slots.iter().map(|(key, ..)| key.clone());
+        let removed = tombstones.keys().map(|(key, _)| key.clone());
+        Some(former.chain(next).chain(slots).chain(removed).collect())
     }
 
     /// An agent that lacked this is told otherwise of what it has from now on: of these sources. What is `touched` says so with

@@ -6,8 +6,6 @@ use roaring::RoaringBitmap;
 use tideline_common::{ObjectKey, SourceRef, SpaceName};
 
 use super::Ledger;
-use super::batch::Batch;
-use crate::limits::COMMIT_PLACES_MAX;
 
 /// A place in a space.
 pub type Place = (SpaceName, ObjectKey);
@@ -47,21 +45,6 @@ impl Ledger {
             }
         }
         Some(copies)
-    }
-
-    /// The destinations of which something becomes by a batch that is not committed yet. None for any: of what agents
-    /// understand it depends what is told of all that they have, and of more than so many nobody reads one by one.
-    pub(super) fn destinations_of(&self, batch: &Batch) -> Option<BTreeSet<ObjectKey>> {
-        let Batch { claims, slots, tombstones, understands, forgotten, .. } = batch;
-        let many = claims.len().max(slots.len()).max(tombstones.len()) > COMMIT_PLACES_MAX;
-        if many || !understands.is_empty() || !forgotten.is_empty() {
-            return None;
-        }
-        let former = claims.keys().filter_map(|id| self.claims.get(id)).map(|claim| claim.key.clone());
-        let next = claims.values().flatten().map(|claim| claim.key.clone());
-        let slots = slots.iter().map(|(key, ..)| key.clone());
-        let removed = tombstones.keys().map(|(key, _)| key.clone());
-        Some(former.chain(next).chain(slots).chain(removed).collect())
     }
 }
 

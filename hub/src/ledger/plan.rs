@@ -5,15 +5,15 @@ use std::sync::{Arc, OnceLock};
 use roaring::RoaringBitmap;
 use tideline_common::{Capabilities, Digest, ObjectKey, Revision, TargetId, Tombstone, Uid, Version};
 
-use super::batch::{Batch, CHUNK_BYTES_MAX};
+use super::batch::{Batch, Unwritten};
 use super::broken;
+use super::chunks::CHUNK_BYTES_MAX;
 use super::claim::{Body, Claim, ClaimId};
 use super::history::{Fresh, Occasion};
 use super::missing_capabilities::MissingCapabilities;
 use super::removals::{Known, Places};
 use super::slot::{Difference, held_continuously, settle};
 use super::tombstones::{self, Tombstones};
-use super::written::Unwritten;
 use super::{BodyUse, Happened, Ledger, SourceView, TargetIndex, first_of, holder, record};
 use crate::placement::{Assignment, Change, PlacementId, SourceId};
 

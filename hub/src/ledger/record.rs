@@ -38,9 +38,10 @@ use tideline_common::{
     SourceRef, TargetId, Tombstone, Uid,
 };
 
-use super::batch::Write;
 use super::broken::{self, Broken, Restored, Voids};
+use super::chunks::{CHUNK_BYTES_MAX, Write};
 use super::claim::{Body, Claim, ClaimId, Form};
+use super::codec::{Error, KEY_PREFIX, Reader, SCHEMA, bitmap, frame, json, key, put};
 use super::commit::TargetState;
 use super::history::{Advance, History, TOLD_PER_RECORD, Told};
 use super::log::{Left, LogEntry};
@@ -48,43 +49,17 @@ use super::retention::Retention;
 use super::slot::{Difference, all_held, held_continuously, settle};
 use super::tombstones::Tombstones;
 use super::{BodyUse, Happened, Ledger, TargetIndex};
-use crate::placement::{Destination, Input, PlacementId, SourceId};
+use crate::clean::{Destination, Input};
+use crate::placement::{PlacementId, SourceId};
 
 use bodies::Bodies;
 
-/// What every key of the ledger begins with.
-pub const KEY_PREFIX: &str = "ledger/";
-/// The layout that this build writes. It reads every one before, too: the first knew no source at two destinations, and
-/// none that is kept; the second nothing that happened; the third no segments, and no policy of removals; the fourth has one
-/// record of all other histories; the fifth knows choices by the UID of their Placement.
-pub const SCHEMA: u32 = 6;
 /// Bytes of one body record: two fit a chunk with their keys.
 pub const BODY_PART_BYTES_MAX: usize = 500 << 10;
-const _: () = assert!(2 * BODY_PART_BYTES_MAX < super::CHUNK_BYTES_MAX);
+const _: () = assert!(2 * BODY_PART_BYTES_MAX < CHUNK_BYTES_MAX);
 /// Bytes of what one target was told: its index and two revisions.
 const TOLD_BYTES: usize = 4 + 8 + 8;
-const _: () = assert!(TOLD_PER_RECORD as usize * TOLD_BYTES < super::CHUNK_BYTES_MAX / 2);
-
-/// Why records are not a ledger.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    #[error(
-        "the ledger has schema version {found}, this build knows {SCHEMA}; run the version that wrote it, or a newer one"
-    )]
-    Schema { found: u32 },
-    #[error("the ledger has records but no head: it is not whole; restore it from a backup")]
-    Headless,
-    #[error("cannot read the ledger's record {key:?}")]
-    Decode {
-        key: String,
-        #[source]
-        source: serde_json::Error,
-    },
-    #[error("the ledger's record {key:?} is damaged: {what}; restore it from a backup")]
-    Damaged { key: String, what: &'static str },
-    #[error("the ledger names the body {input} of {key} but does not hold it; restore it from a backup")]
-    BodyMissing { input: Digest, key: Box<ObjectKey> },
-}
+const _: () = assert!(TOLD_PER_RECORD as usize * TOLD_BYTES < CHUNK_BYTES_MAX / 2);
 
 /// Of the head, what every version reads.
 #[derive(Deserialize)]
@@ -309,70 +284,6 @@ pub(super) fn choice(placement: &PlacementId, chosen: &RoaringBitmap) -> Write {
         return Write { key, value: None };
     }
     put(key, bitmap(chosen))
-}
-
-pub(super) fn key(rest: &str) -> Vec<u8> {
-    [KEY_PREFIX.as_bytes(), rest.as_bytes()].concat()
-}
-
-fn put(key: Vec<u8>, value: Vec<u8>) -> Write {
-    Write { key, value: Some(value) }
-}
-
-pub(super) fn json(value: &impl Serialize) -> Vec<u8> {
-    serde_json::to_vec(value).expect("records have string keys only, and writing to memory does not fail")
-}
-
-fn bitmap(bits: &RoaringBitmap) -> Vec<u8> {
-    let mut bits = bits.clone();
-    bits.optimize();
-    let mut bytes = Vec::with_capacity(bits.serialized_size());
-    bits.serialize_into(&mut bytes).expect("writing to memory does not fail");
-    bytes
-}
-
-fn frame<'b>(header: &impl Serialize, bitmaps: impl IntoIterator<Item = &'b RoaringBitmap>) -> Vec<u8> {
-    let mut out = Vec::new();
-    for piece in std::iter::once(json(header)).chain(bitmaps.into_iter().map(bitmap)) {
-        let length = u32::try_from(piece.len()).expect("a record is far below 4 GiB");
-        out.extend_from_slice(&length.to_be_bytes());
-        out.extend(piece);
-    }
-    out
-}
-
-/// Reads one record's value.
-pub(super) struct Reader<'r> {
-    key: &'r str,
-    pub(super) rest: &'r [u8],
-}
-
-impl<'r> Reader<'r> {
-    fn piece(&mut self) -> Result<&'r [u8], Error> {
-        let truncated = || self.damaged("it is cut short");
-        let (length, rest) = self.rest.split_first_chunk::<4>().ok_or_else(truncated)?;
-        let length = u32::from_be_bytes(*length) as usize;
-        let (piece, rest) = rest.split_at_checked(length).ok_or_else(truncated)?;
-        self.rest = rest;
-        Ok(piece)
-    }
-
-    pub(super) fn json<T: Deserialize<'r>>(&self, bytes: &'r [u8]) -> Result<T, Error> {
-        serde_json::from_slice(bytes).map_err(|source| Error::Decode { key: self.key.to_owned(), source })
-    }
-
-    fn bitmap(&self, bytes: &[u8]) -> Result<RoaringBitmap, Error> {
-        RoaringBitmap::deserialize_from(bytes).map_err(|_| self.damaged("a bitmap cannot be read"))
-    }
-
-    fn next_bitmap(&mut self) -> Result<RoaringBitmap, Error> {
-        let piece = self.piece()?;
-        self.bitmap(piece)
-    }
-
-    pub(super) fn damaged(&self, what: &'static str) -> Error {
-        Error::Damaged { key: self.key.to_owned(), what }
-    }
 }
 
 /// Records read, before they are put together.

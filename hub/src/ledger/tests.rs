@@ -12,10 +12,10 @@ use tideline_common::{
 use uuid::Uuid;
 
 use super::happened::{DEPARTED_MAX, Happened, outlives_assignment};
-use super::{
-    CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, Error, Fresh, HistoryChange, Ledger, PageData, Retention, Write,
-};
-use crate::placement::{Assignment, Change, GroupResource, Input, PlacementId, SourceId, Variant};
+use super::{CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Committed, Error, Fresh, Ledger, PageData, Retention, Write};
+use crate::clean::Input;
+use crate::history_change::{Accepted, HistoryChange, Proof};
+use crate::placement::{Assignment, Change, GroupResource, PlacementId, SourceId, Variant};
 
 mod agent;
 mod bounds;

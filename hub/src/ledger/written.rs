@@ -1,27 +1,15 @@
+//! What a batch writes, record by record.
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tideline_common::{Digest, Epoch, ObjectKey, Revision};
+use tideline_common::{Epoch, ObjectKey, Revision};
 
-use super::batch::{Batch, Chunks, Write, chunked, is_chunk};
-use super::claim::{Body, ClaimId};
+use super::batch::{Batch, Unwritten};
+use super::chunks::{Chunks, Write, chunked, is_chunk};
+use super::claim::Body;
+use super::codec::SCHEMA;
 use super::{Ledger, broken, record};
-
-/// What a batch writes and does not say itself: what is known of it where it is planned. The records are made of both, and not
-/// there: of fifty thousand objects that takes a second, in which nobody is to wait.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Unwritten {
-    /// The revision that the batch follows.
-    follows: Revision,
-    bodies: Vec<Arc<Body>>,
-    /// In so many parts.
-    dropped_bodies: Vec<(Digest, usize)>,
-    /// Claims that are gone, and where they were.
-    gone: Vec<(ObjectKey, ClaimId)>,
-    /// Of other histories, and of targets whose agents understand something else than before.
-    small: Vec<Write>,
-    garbage: Vec<Vec<u8>>,
-}
 
 impl Unwritten {
     pub(super) fn of(ledger: &Ledger, batch: &Batch, bodies: Vec<Arc<Body>>) -> Self {
@@ -48,18 +36,25 @@ impl Unwritten {
 }
 
 impl Batch {
-    /// Whether there is nothing to write; committing it changes nothing.
-    pub fn is_empty(&self) -> bool {
-        let Unwritten { follows: _, bodies, dropped_bodies, gone, small, garbage: _ } = &self.unwritten;
-        let claims = self.claims.values().flatten().next();
-        let bodies = bodies.is_empty() && dropped_bodies.is_empty();
-        let targets = self.registered.is_empty() && self.forgotten.is_empty();
-        let places = gone.is_empty() && claims.is_none() && self.tombstones.is_empty() && self.happened.is_empty();
-        bodies && targets && places && small.is_empty() && self.choices.is_empty() && self.history.is_empty()
+    /// The records to write: each chunk at once, one after the other, all of them before [`Ledger::commit`]. After a
+    /// failure the whole batch may be written again; until it is written and committed, nothing else may be.
+    ///
+    /// [`Ledger::commit`]: super::Ledger::commit
+    pub fn chunks(&self) -> &[Vec<Write>] {
+        &self.records().all
+    }
+
+    /// The same, in stages: the chunks of one may be written at once or in any order, a stage after the one before it.
+    pub fn stages(&self) -> impl Iterator<Item = &[Vec<Write>]> {
+        self.records().stages()
+    }
+
+    fn records(&self) -> &Chunks {
+        self.records.get_or_init(|| self.write())
     }
 
     /// The records, in the order that makes a crash between chunks harmless.
-    pub(super) fn write(&self) -> Chunks {
+    fn write(&self) -> Chunks {
         if self.is_empty() {
             return Chunks::default();
         }
@@ -88,7 +83,7 @@ impl Batch {
         }
         let head = |revision| {
             record::head(&record::Head {
-                schema: record::SCHEMA,
+                schema: SCHEMA,
                 revision,
                 announced: self.revision,
                 admissions: self.admissions,

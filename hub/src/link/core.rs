@@ -29,7 +29,9 @@ use tideline_common::{
     RevisionPoint, Shown, TargetId, Uid, Unassignment, Version, upgrade,
 };
 
-use crate::ledger::{Absence, Proof, TargetContinuity};
+use crate::ledger::{Absence, TargetContinuity};
+
+use crate::history_change::Proof;
 pub use holder::{Record as HolderRecord, Seen};
 use sessions::{Offered, Sessions};
 pub use sessions::{Origin, handing_over};

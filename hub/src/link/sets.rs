@@ -70,15 +70,22 @@ impl Sets for LedgerView<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use tideline_common::{ApplyPolicy, GroupKind, SourceRef, SpaceName, Tombstone};
+    use tideline_common::{ApplyPolicy, GroupKind, RevisionId, SegmentId, SourceRef, SpaceName, Tombstone};
+    use uuid::Uuid;
 
     use super::*;
     use crate::approvals::Approval;
-    use crate::committer;
-    use crate::placement::{Assignment, Change, GroupResource, Input, SourceId, Variant};
+    use crate::clean::Input;
+    use crate::ledger::Fresh;
+    use crate::placement::{Assignment, Change, GroupResource, SourceId, Variant};
 
     fn target() -> TargetId {
         "11111111-1111-4111-8111-111111111111".parse().expect("a UUID")
+    }
+
+    fn fresh(now: Monotonic) -> Fresh {
+        let (revision, segment) = (RevisionId::from_uuid(Uuid::new_v4()), SegmentId::from_uuid(Uuid::new_v4()));
+        Fresh { now, revision, segment }
     }
 
     fn config_map(name: &str) -> ObjectKey {
@@ -112,7 +119,7 @@ mod tests {
         let now = Monotonic::START;
         let mut ledger = Ledger::default();
         for changes in [vec![Change::Register(target())], vec![assign("same", "s1"), assign("other", "s2")]] {
-            let batch = ledger.plan(committer::fresh(now), changes);
+            let batch = ledger.plan(fresh(now), changes);
             ledger.commit(batch).expect("there is one writer");
         }
         let removal = |name| Tombstone { key: config_map(name), source: "s1".parse().expect("a UID") };

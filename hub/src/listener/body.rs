@@ -60,6 +60,14 @@ impl<B> Body<B> {
     }
 }
 
+#[cfg(test)]
+impl Peer {
+    /// The body of this request, as the listener reads it.
+    pub(crate) fn receiving(&self, body: axum::body::Body) -> axum::body::Body {
+        axum::body::Body::new(Body::new(body, self.clone(), crate::limits::BODY_GRACE))
+    }
+}
+
 impl Reading {
     fn new(share: Share) -> Self {
         let (now, room) = (Instant::now(), PollSemaphore::new(share.free().clone()));

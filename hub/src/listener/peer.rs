@@ -9,7 +9,6 @@ use tideline_common::Monotonic;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use super::answer::Unread;
 use super::budget::{Budget, Share};
 use super::connections::{Caller, Closed, ConnectionId, Connections, Counts, Crowded, Network, Places, Purpose};
 use crate::limits::UNTAKEN_IN_A_ROW_MAX;
@@ -67,7 +66,6 @@ impl Peers {
             gives_way,
             leaves: CancellationToken::new(),
             activity,
-            unread: Arc::default(),
         };
         Connected(Arc::new(connection))
     }
@@ -122,7 +120,6 @@ struct Connection {
     /// It is to be closed when what is under way is answered.
     leaves: CancellationToken,
     activity: Mutex<Activity>,
-    unread: Arc<Unread>,
 }
 
 #[derive(Debug)]
@@ -173,11 +170,6 @@ impl Connected {
             // What happens until then puts it off, and never brings it forward.
             tokio::time::sleep_until(due).await;
         }
-    }
-
-    /// The answers that are written over it.
-    pub(super) fn unread(&self) -> &Arc<Unread> {
-        &self.0.unread
     }
 
     /// Counts it as closed for being late.
@@ -303,12 +295,6 @@ impl Peer {
             let now = Monotonic::START + peers.inner.started.elapsed();
             count(&mut peers.table().connections, now, caller);
         }
-    }
-
-    /// The body of this request, as the listener reads it.
-    #[cfg(test)]
-    pub(crate) fn receiving(&self, body: axum::body::Body) -> axum::body::Body {
-        axum::body::Body::new(super::body::Body::new(body, self.clone(), crate::limits::BODY_GRACE))
     }
 
     /// Who it is from, once that was verified, and the room for bodies of such.

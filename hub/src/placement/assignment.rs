@@ -6,12 +6,12 @@ use roaring::RoaringBitmap;
 use serde::{Deserialize, Serialize};
 use tideline_common::wire::v1::{Decommission, TerminalFact};
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, Capabilities, Digest, Hasher, Impersonation, ObjectKey, Revision, SourceRef,
-    SpaceName, TargetId, Tombstone, Uid, Version,
+    ApplyPolicy, ApproveDeletions, Capabilities, Digest, Impersonation, ObjectKey, Revision, SourceRef, SpaceName,
+    TargetId, Tombstone, Uid, Version,
 };
 
-use super::{Destination, place_at};
-use crate::ledger::HistoryChange;
+use crate::clean::{Destination, Input, place_at};
+use crate::history_change::HistoryChange;
 
 /// What a space serves objects under: the unit of listing, and of completeness.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -58,25 +58,6 @@ pub enum PlacementId {
     Named { space: SpaceName, name: Arc<str> },
     /// The Placement with this UID, as ledgers have it whose schema is below 6.
     Former { space: SpaceName, uid: Uid },
-}
-
-/// An object's text as it travels, and what names it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Input {
-    /// Compact JSON with sorted keys.
-    pub text: Arc<str>,
-    pub digest: Digest,
-}
-
-impl Input {
-    pub fn new(text: impl Into<Arc<str>>) -> Self {
-        let text = text.into();
-        let mut hasher = Hasher::new("tideline/input/v1");
-        // The second field is for transforms that are done when a body is fetched; there are none. What is done to the
-        // text before, such as putting it into another namespace, is in it.
-        hasher.field(text.as_bytes()).field(b"");
-        Self { digest: hasher.finish(), text }
-    }
 }
 
 /// The resolved fact for one source: what is to be kept where, merged from everything that assigns it.

@@ -17,7 +17,7 @@ use roaring::RoaringBitmap;
 use tideline_common::{Hasher, Monotonic, SpaceName};
 
 use super::inventory::Inventory;
-use super::object::Settle;
+use super::settling::Settle;
 
 /// The choice of one Placement.
 #[derive(Debug, Default)]

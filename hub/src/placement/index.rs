@@ -7,10 +7,12 @@ use tideline_api::Selector;
 use tideline_common::{ApplyPolicy, Monotonic, ObjectKey, SpaceName, Uid};
 
 use super::choice::Choice;
+use super::form::Form;
 use super::inventory::{Inventory, Target};
 use super::listing::Listing;
-use super::object::{Form, Settle, State, Wanted};
+use super::object::{State, Wanted};
 use super::rule::{PlacementRule, SpaceRule, implied_policy};
+use super::settling::Settle;
 use super::space::Space;
 use super::wants::Wants;
 use super::{Assignment, Change, GroupResource, PlacementId, SourceId};

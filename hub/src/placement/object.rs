@@ -1,15 +1,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use roaring::RoaringBitmap;
 use tideline_common::{ApplyPolicy, Impersonation, Monotonic, ObjectKey, SourceRef};
 
+use super::form::{Form, Forms, PolicyOrder, labels_of, restate};
 use super::matches::Matches;
-use super::wants::{Forms, labels_of};
-use super::{Assignment, Destination, Input, NamespaceMapping, SourceId, Variant};
+use super::settling::{Deadlines, Settle, Settling};
+use super::{Assignment, SourceId, Variant};
 use crate::bitmap::fit;
-use crate::clean::{Content, Labels, Outbound, Refusal, Source, default_wave, refers_to_namespaces, rendered};
+use crate::clean::{
+    Content, Destination, Input, Labels, NamespaceMapping, Outbound, Refusal, Source, default_wave,
+    refers_to_namespaces, rendered,
+};
 
 /// One object of a space, with what was last said of it to the ledger.
 #[derive(Debug)]
@@ -29,8 +32,6 @@ pub(super) struct Object {
     /// Targets that nothing selects any more, and until when they keep it nevertheless.
     settling: Deadlines,
 }
-
-type Deadlines = BTreeMap<Destination, Vec<(Monotonic, RoaringBitmap)>>;
 
 #[derive(Debug)]
 pub(super) enum State {
@@ -58,84 +59,6 @@ pub(super) struct Wanted<'a> {
     pub(super) schedulable: &'a RoaringBitmap,
     /// Targets of Placements that cannot say where it is to be: what these have of it stays.
     pub(super) held: RoaringBitmap,
-}
-
-/// One form of an object, and the targets that are to get it so.
-#[derive(Clone, Debug)]
-pub(super) struct Form {
-    pub(super) policy: Arc<ApplyPolicy>,
-    pub(super) input: Input,
-    pub(super) targets: RoaringBitmap,
-}
-
-/// When a policy that is wanted came, seen from one that was in force.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PolicyOrder {
-    /// It came later.
-    Last,
-    /// Nobody knows whether the former still was in force when the object was taken away: what destroys less stands.
-    Unknown,
-}
-
-impl PolicyOrder {
-    fn over(self, former: &Arc<ApplyPolicy>, wanted: &Arc<ApplyPolicy>) -> Arc<ApplyPolicy> {
-        match self {
-            Self::Last => wanted.clone(),
-            Self::Unknown => Arc::new(ApplyPolicy {
-                prune: former.prune.min(wanted.prune),
-                prune_adopted: former.prune_adopted.min(wanted.prune_adopted),
-                approve_deletions: former.approve_deletions.min(wanted.approve_deletions),
-                ..(**former).clone()
-            }),
-        }
-    }
-}
-
-/// Returns whether that changed anything.
-pub(super) fn restate(variants: &mut Vec<Variant>, wants: &Forms, order: PolicyOrder) -> bool {
-    let changes = |variant: &Variant| {
-        let forms = wants.get(&variant.destination).into_iter().flatten();
-        let otherwise = |form: &Form| order.over(&variant.policy, &form.policy) != variant.policy;
-        !variant.implied && forms.filter(|form| !form.targets.is_disjoint(&variant.targets)).any(otherwise)
-    };
-    if !variants.iter().any(changes) {
-        return false;
-    }
-    let mut after: Vec<Variant> = Vec::new();
-    let mut put = |made: Variant| {
-        let says = |of: &Variant| (of.implied, of.destination.clone(), of.policy.clone(), of.input.clone());
-        match after.iter_mut().find(|known| says(known) == says(&made)) {
-            Some(same) => same.targets |= made.targets,
-            None if made.targets.is_empty() => {}
-            None => after.push(made),
-        }
-    };
-    for variant in std::mem::take(variants) {
-        let mut rest = variant.targets.clone();
-        for form in wants.get(&variant.destination).into_iter().flatten().filter(|_| !variant.implied) {
-            let targets = &rest & &form.targets;
-            rest -= &targets;
-            put(Variant { policy: order.over(&variant.policy, &form.policy), targets, ..variant.clone() });
-        }
-        put(Variant { targets: rest, ..variant });
-    }
-    after.sort_by_cached_key(Variant::order);
-    *variants = after;
-    true
-}
-
-/// How removals wait that no deletion of the source caused.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Settle {
-    /// Until something that cannot be read can be.
-    Frozen,
-    For(Duration),
-}
-
-impl Settle {
-    pub(super) fn is_frozen(self) -> bool {
-        matches!(self, Self::Frozen)
-    }
 }
 
 impl Object {
@@ -372,69 +295,4 @@ impl Forming<'_> {
             None => self.variants.push(made),
         }
     }
-}
-
-/// Which of an object's removals wait.
-struct Settling {
-    before: Deadlines,
-    after: Deadlines,
-    settle: Settle,
-    now: Monotonic,
-    /// Targets that leave nothing.
-    held: RoaringBitmap,
-}
-
-impl Settling {
-    /// Of the targets that are being left, those that are not left yet.
-    fn keep(&mut self, destination: &Destination, leaving: RoaringBitmap) -> RoaringBitmap {
-        let Settle::For(time) = self.settle else { return leaving };
-        let mut kept = &leaving & &self.held;
-        let leaving = leaving - &kept;
-        let mut fresh = leaving.clone();
-        let mut after = Vec::new();
-        for (deadline, targets) in self.before.get(destination).into_iter().flatten() {
-            fresh -= targets;
-            let waiting = targets & &leaving;
-            if *deadline > self.now && !waiting.is_empty() {
-                kept |= &waiting;
-                after.push((*deadline, waiting));
-            }
-        }
-        if !time.is_zero() && !fresh.is_empty() {
-            kept |= &fresh;
-            after.push((self.now + time, fresh));
-        }
-        if !after.is_empty() {
-            self.after.entry(destination.clone()).or_default().append(&mut after);
-        }
-        kept
-    }
-}
-
-/// Merges what several Placements want of one object at one destination: per set of Placements that want it, one form. Where
-/// they have it differ in more than its policy, the first does.
-pub(super) fn merged(wants: impl IntoIterator<Item = Form>) -> Vec<Form> {
-    let mut groups: Vec<Form> = Vec::new();
-    for Form { policy, input, mut targets } in wants {
-        let mut split = Vec::new();
-        for known in &mut groups {
-            let both = &known.targets & &targets;
-            if both.is_empty() || (known.policy == policy && known.input == input) {
-                continue;
-            }
-            known.targets -= &both;
-            targets -= &both;
-            let policy = Arc::new(known.policy.merge(&policy));
-            split.push(Form { policy, input: known.input.clone(), targets: both });
-        }
-        split.push(Form { policy, input, targets });
-        for form in split.into_iter().filter(|form| !form.targets.is_empty()) {
-            match groups.iter_mut().find(|known| known.policy == form.policy && known.input == form.input) {
-                Some(known) => known.targets |= form.targets,
-                None => groups.push(form),
-            }
-        }
-        groups.retain(|known| !known.targets.is_empty());
-    }
-    groups
 }

@@ -6,8 +6,8 @@ use tideline_api::{
 };
 use tideline_common::{Additions, ApplyPolicy, FieldPath, FieldPathError, Gate, GroupKind, Impersonation, ObjectKey};
 
-use super::{GroupResource, NamespaceMapping};
-use crate::clean::Labels;
+use super::GroupResource;
+use crate::clean::{Labels, NamespaceMapping};
 
 /// A Placement's spec, checked: what and where.
 #[derive(Clone, Debug, Default, PartialEq)]

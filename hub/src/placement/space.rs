@@ -10,11 +10,11 @@ use super::counted::Counted;
 use super::inventory::{News, Reach};
 use super::listing::Listing;
 use super::object::{Object, State};
+use super::problems::Problems;
 use super::rule::{Candidate, PlacementRule, SpaceRule};
-use super::summary::Problems;
 use super::types::Types;
-use super::{Assignment, Change, Destination, GroupResource, PlacementId, SourceId};
-use crate::clean::{Content, Labels, Refusal, Source};
+use super::{Assignment, Change, GroupResource, PlacementId, SourceId};
+use crate::clean::{Content, Destination, Labels, Refusal, Source};
 
 /// Rules that were superseded before a space was read to the end once: edits of the first seconds of a run. With more, the
 /// oldest are not looked at.

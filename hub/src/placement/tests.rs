@@ -8,7 +8,7 @@ use tideline_common::wire::v1::Decommission;
 use tideline_common::{ApplyMode, Monotonic, ObjectKey, Prune, Reason, SpaceName, TargetId};
 
 use super::*;
-use crate::clean::{self, Labels};
+use crate::clean::{self, Destination, Labels};
 
 mod choosing;
 mod mapping;

@@ -5,23 +5,21 @@
 //! anything away, what was wanted until then is noted at the objects themselves ([`Wants::note`]). Of what happened while
 //! the hub was down, or before everything was read once, nobody knows the order: then what destroys less stands.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
 use tideline_common::{ApplyPolicy, Monotonic, ObjectKey};
 
 use super::choice::{Candidates, Choice};
+use super::form::{Form, Forms, PolicyOrder, labels_of, merged, restate};
 use super::inventory::{Inventory, News, Reach};
 use super::matches::Matches;
-use super::object::{Form, Object, PolicyOrder, Settle, merged, restate};
+use super::object::Object;
 use super::rule::{Candidate, PlacementRule};
+use super::settling::Settle;
 use super::space::{Placing, Space};
-use super::{Assignment, Change, Destination, Input, NamespaceMapping, SourceId, Variant};
-use crate::clean::{Labels, Outbound, rendered};
-
-/// By destination, over sets of targets that are disjoint at each.
-pub(super) type Forms = BTreeMap<Destination, Vec<Form>>;
+use super::{Assignment, Change, SourceId, Variant};
+use crate::clean::{Destination, Input, NamespaceMapping, Outbound, rendered};
 
 /// What Placements and annotations want.
 #[derive(Clone, Copy, Debug)]
@@ -248,21 +246,4 @@ impl Wants<'_> {
         }
         wants.into_iter().map(|(destination, wants)| (destination, merged(wants))).collect()
     }
-}
-
-/// The labels that an object had when this was made of it.
-pub(super) fn labels_of(assignment: &Assignment) -> Labels {
-    #[derive(Default, serde::Deserialize)]
-    #[serde(default)]
-    struct Text {
-        metadata: Metadata,
-    }
-    #[derive(Default, serde::Deserialize)]
-    #[serde(default)]
-    struct Metadata {
-        labels: Labels,
-    }
-    let explicit = assignment.variants.iter().find(|variant| !variant.implied);
-    let text = explicit.and_then(|variant| serde_json::from_str::<Text>(&variant.input.text).ok());
-    text.unwrap_or_default().metadata.labels
 }

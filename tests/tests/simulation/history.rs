@@ -9,7 +9,8 @@ use tideline_common::{
     ApproveDeletions, Attestation, Monotonic, ObjectKey, PruneAdopted, RevisionId, Shown, TargetId, Tombstone, Uid,
     Unassignment, Version,
 };
-use tideline_hub::ledger::{Accepted, HistoryChange, Ledger, Proof, TargetContinuity};
+use tideline_hub::history_change::{Accepted, HistoryChange, Proof};
+use tideline_hub::ledger::{Ledger, TargetContinuity};
 use tideline_hub::link::core as link;
 use tideline_hub::placement::Change;
 

@@ -14,9 +14,8 @@ use tideline_common::{
     SessionId, Shown, TargetId, Tombstone, Uid,
 };
 use tideline_hub::approvals::{Approval, Approvals};
-use tideline_hub::ledger::{
-    self, Batch, Committed, Fresh, HistoryChange, Ledger, Lineage, Restored, Retention, TargetContinuity,
-};
+use tideline_hub::history_change::HistoryChange;
+use tideline_hub::ledger::{self, Batch, Committed, Fresh, Ledger, Lineage, Restored, Retention, TargetContinuity};
 use tideline_hub::link::LedgerView;
 use tideline_hub::link::core::{self as link, HolderRecord, Origin, SetInfo, SetPage, Sets};
 use tideline_hub::link::exchange::{Signer, Silences, TakenNumbers};

@@ -9,8 +9,9 @@ use tideline_common::{
     ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Gate, ObjectKey, Prune, SourceRef, SpaceName, Takeover,
     TargetId,
 };
+use tideline_hub::clean::Input;
 use tideline_hub::ledger::Ledger;
-use tideline_hub::placement::{Assignment, Change, GroupResource, Input, SourceId, Variant};
+use tideline_hub::placement::{Assignment, Change, GroupResource, SourceId, Variant};
 
 use crate::hub::in_advance;
 use crate::ids::{OTHER_TARGET, key, parse};

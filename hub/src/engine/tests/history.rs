@@ -5,7 +5,8 @@ use tideline_common::{Epoch, RevisionPoint, Shown, Tombstone, Version};
 
 use super::*;
 use crate::approvals::Approval;
-use crate::ledger::{Proof, Void};
+use crate::history_change::Proof;
+use crate::ledger::Void;
 use crate::statuses::target_status;
 use crate::summary::tests::all_is_well;
 

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use tideline_common::{Digest, Epoch, Revision, SegmentId, TargetId};
 
 use super::{Broken, Claim, Draft, Heeded, Seen};
-use crate::ledger::batch::Write;
-use crate::ledger::record::{Error, Reader, json, key};
+use crate::ledger::chunks::Write;
+use crate::ledger::codec::{Error, Reader, json, key};
 
 /// The record `broken`. Of an older hub it holds the others, too.
 #[derive(Serialize, Deserialize)]

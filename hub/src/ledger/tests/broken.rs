@@ -2,7 +2,7 @@
 
 use tideline_common::{RevisionPoint, Shown};
 
-use super::super::{Absence, Accepted, Proof, Restored, TargetContinuity, Void, restored};
+use super::super::{Absence, Restored, TargetContinuity, Void, restored};
 use super::*;
 
 const WHOLE: TargetContinuity = TargetContinuity::Whole { absence: Absence::TakenOut };

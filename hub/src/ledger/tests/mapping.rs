@@ -1,7 +1,7 @@
 //! One source at several destinations.
 
 use super::*;
-use crate::ledger::record;
+use crate::ledger::SCHEMA;
 
 /// The source `name` of space `a`, called so at these targets.
 fn mapped(name: &str, at: &[(Option<&str>, &[u32])]) -> Change {
@@ -86,7 +86,7 @@ fn a_ledger_of_the_first_schema_is_read() {
     kept.change(vec![assign("a", "x", &[0])]);
     let head = kept.records.0.get_mut(&b"ledger/head"[..]).unwrap();
     let written = String::from_utf8(head.clone()).unwrap();
-    let first = written.replace(&format!("\"schema\":{}", record::SCHEMA), "\"schema\":1");
+    let first = written.replace(&format!("\"schema\":{SCHEMA}"), "\"schema\":1");
     assert_ne!(written, first);
     *head = first.into_bytes();
     kept.restart();

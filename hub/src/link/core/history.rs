@@ -14,7 +14,8 @@ use tideline_common::wire::v1::{Attested, Continuity, DesiredAnswer, DesiredRequ
 use tideline_common::{Epoch, Monotonic, RevisionPoint, Shown, TargetId, Version};
 
 use super::{Answer, Core, Effect, Effects, Origin, Request, RequestId, Sets, Waiting, refuse, respond_desired, wait};
-use crate::ledger::{Absence, Proof, TargetContinuity};
+use crate::history_change::Proof;
+use crate::ledger::{Absence, TargetContinuity};
 
 impl Request {
     /// A request for a session, of a hub with this key.

@@ -9,7 +9,8 @@ use tideline_common::{Epoch, InstanceId, Monotonic, SessionId, SessionName, Show
 
 use super::holder::{Admitted, Asks, Holder, Record, Seen, Verdict};
 use super::{Answer, Core, Effect, Effects, RequestId, Sets, history, refuse};
-use crate::ledger::{Proof, TargetContinuity};
+use crate::history_change::Proof;
+use crate::ledger::TargetContinuity;
 use crate::printable::is_printable;
 
 /// Letters of a host's name that are kept: as many as Linux gives one.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tideline_common::limits::LABEL_VALUE_BYTES_MAX;
 use tideline_common::{ObjectKey, Reason};
 
-use crate::clean::Refusal;
+use super::Refusal;
 
 /// What the namespace of a source is called at a target, and of a namespace the name; none where it is as in the space.
 pub type Destination = Option<Arc<str>>;
