@@ -8,9 +8,12 @@
 //! share one table, and a [`TypeRef`] is two words.
 
 mod builder;
+pub(crate) mod constraint;
+pub(crate) mod field_error;
 mod table;
 #[cfg(test)]
 mod tests;
+mod text;
 pub(crate) mod validate;
 
 use std::fmt;
@@ -18,9 +21,9 @@ use std::fmt;
 use serde_json::Value;
 
 pub(crate) use self::builder::SchemaBuilder;
+use self::constraint::Constraint;
 pub(crate) use self::table::api_version;
 pub(crate) use self::table::{Resource, Subresource, builtin};
-use crate::structural::Constraint;
 
 /// Index of a node in its [`Schema`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

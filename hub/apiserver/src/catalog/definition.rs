@@ -6,7 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::{ResourceKind, Served, Source};
 use crate::schema::Subresource;
-use crate::schema::validate::{FieldError, FieldErrorKind, is_dns_label, is_dns_subdomain};
+use crate::schema::field_error::{FieldError, FieldErrorKind};
+use crate::schema::validate::{is_dns_label, is_dns_subdomain};
 use crate::structural::CustomType;
 
 /// Keeps a definition until its objects are gone.

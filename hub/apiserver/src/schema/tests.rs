@@ -1,8 +1,8 @@
 use serde_json::json;
 
-use super::validate::{
-    FieldError, NameRule, check_types, decode, drop_nulls, is_quantity, unknown_fields, validate_object,
-};
+use super::field_error::FieldError;
+use super::text::is_quantity;
+use super::validate::{NameRule, check_types, decode, drop_nulls, unknown_fields, validate_object};
 use super::*;
 
 fn deployment() -> TypeRef<'static> {

@@ -1,107 +1,19 @@
 //! Strict decoding and validation of objects against their type.
 
+mod custom;
 mod decode;
 mod metadata;
 
-use std::fmt;
-
 use serde_json::{Map, Value};
 
+#[cfg(test)]
+pub(crate) use self::custom::validate;
+pub(crate) use self::custom::validate_at;
 pub(crate) use self::decode::decode;
 pub(crate) use self::metadata::{NameRule, is_dns_label, is_dns_subdomain, validate_metadata};
+use super::field_error::{FIELD_ERRORS_MAX, FieldError, FieldErrorKind, join, not_supported};
+use super::text::{is_base64, is_quantity, is_time};
 use super::{Field, ScalarType, Shape, TypeRef};
-use crate::structural;
-
-/// One thing wrong with an object; a cause of a 422 `Status`.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct FieldError {
-    /// Such as `spec.template.spec.containers[0].name`.
-    pub path: String,
-    pub kind: FieldErrorKind,
-    /// The value that is wrong, where showing it helps.
-    pub value: Option<Value>,
-    pub detail: String,
-}
-
-/// What is wrong, in the words of apimachinery's `field.ErrorType`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FieldErrorKind {
-    Required,
-    Invalid,
-    NotSupported,
-    TypeInvalid,
-    TooLong,
-    Duplicate,
-    Forbidden,
-}
-
-impl FieldErrorKind {
-    /// The `reason` of the cause.
-    pub(crate) fn reason(self) -> &'static str {
-        match self {
-            Self::Required => "FieldValueRequired",
-            Self::Invalid => "FieldValueInvalid",
-            Self::NotSupported => "FieldValueNotSupported",
-            Self::TypeInvalid => "FieldValueTypeInvalid",
-            Self::TooLong => "FieldValueTooLong",
-            Self::Duplicate => "FieldValueDuplicate",
-            Self::Forbidden => "FieldValueForbidden",
-        }
-    }
-
-    fn title(self) -> &'static str {
-        match self {
-            Self::Required => "Required value",
-            Self::Invalid | Self::TypeInvalid => "Invalid value",
-            Self::NotSupported => "Unsupported value",
-            Self::TooLong => "Too long",
-            Self::Duplicate => "Duplicate value",
-            Self::Forbidden => "Forbidden",
-        }
-    }
-}
-
-impl FieldError {
-    pub(crate) fn new(path: &str, kind: FieldErrorKind, detail: impl Into<String>) -> Self {
-        Self { path: path.to_owned(), kind, value: None, detail: detail.into() }
-    }
-
-    pub(crate) fn with_value(mut self, value: &Value) -> Self {
-        self.value = Some(value.clone());
-        self
-    }
-
-    /// The message of the cause: all but the path.
-    pub(crate) fn message(&self) -> String {
-        let mut out = self.kind.title().to_owned();
-        if let Some(value) = &self.value {
-            let shown = match value {
-                Value::Object(_) | Value::Array(_) => "{...}".to_owned(),
-                Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
-            };
-            out.push_str(": ");
-            out.push_str(&shown);
-        }
-        if !self.detail.is_empty() {
-            out.push_str(": ");
-            out.push_str(&self.detail);
-        }
-        out
-    }
-}
-
-impl fmt::Display for FieldError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.path, self.message())
-    }
-}
-
-/// Errors reported at most for one object; more help nobody.
-pub(crate) const FIELD_ERRORS_MAX: usize = 100;
-
-pub(crate) fn join(path: &str, name: &str) -> String {
-    if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") }
-}
 
 /// Fields that the type does not declare, as `spec.foo`; what strict decoding refuses.
 #[cfg(test)]
@@ -249,40 +161,11 @@ pub(crate) fn json_type(value: &Value) -> &'static str {
     }
 }
 
-pub(crate) fn is_time(text: &str) -> bool {
-    text.is_empty() || text.parse::<jiff::Timestamp>().is_ok()
-}
-
-pub(crate) fn is_base64(text: &str) -> bool {
-    use base64::Engine as _;
-    use base64::engine::general_purpose::STANDARD;
-    // Go's decoder skips line breaks.
-    if text.contains(['\n', '\r']) {
-        return STANDARD.decode(text.replace(['\n', '\r'], "")).is_ok();
-    }
-    STANDARD.decode(text).is_ok()
-}
-
 fn is_quantity_value(value: &Value) -> bool {
     match value {
         Value::Number(_) => true,
         Value::String(text) => text.is_empty() || is_quantity(text),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => false,
-    }
-}
-
-/// Whether the text is a quantity: a decimal number with an optional suffix (`500m`, `1Gi`, `1e3`).
-pub(crate) fn is_quantity(text: &str) -> bool {
-    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
-    let end = unsigned.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(unsigned.len());
-    let (number, suffix) = unsigned.split_at(end);
-    let digits = number.bytes().filter(u8::is_ascii_digit).count();
-    if digits == 0 || number.len() - digits > 1 {
-        return false;
-    }
-    match suffix {
-        "" | "n" | "u" | "m" | "k" | "M" | "G" | "T" | "P" | "E" | "Ki" | "Mi" | "Gi" | "Ti" | "Pi" | "Ei" => true,
-        exponent => exponent.strip_prefix(['e', 'E']).is_some_and(|digits| digits.parse::<i32>().is_ok()),
     }
 }
 
@@ -297,7 +180,7 @@ pub(crate) fn validate_object(ty: TypeRef<'_>, value: &Value, namespaced: bool) 
     let rule = NameRule::of(text("apiVersion"), text("kind"));
     validate_metadata(value.get("metadata").unwrap_or(&Value::Null), rule, namespaced, &mut out);
     if ty.node().constraint.is_some() {
-        structural::validate_at(ty, value, "", &mut out);
+        validate_at(ty, value, "", &mut out);
     } else {
         for (name, value) in value.as_object().into_iter().flatten() {
             // Written by controllers, field by field; a real server checks little of it.
@@ -345,10 +228,4 @@ fn validate_builtin(ty: TypeRef<'_>, value: &Value, path: &str, out: &mut Vec<Fi
             }
         }
     }
-}
-
-pub(crate) fn not_supported(path: &str, value: &Value, allowed: &[Value]) -> FieldError {
-    let allowed: Vec<String> = allowed.iter().map(ToString::to_string).collect();
-    FieldError::new(path, FieldErrorKind::NotSupported, format!("supported values: {}", allowed.join(", ")))
-        .with_value(value)
 }

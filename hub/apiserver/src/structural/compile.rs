@@ -1,9 +1,9 @@
 use regex::RegexBuilder;
 use serde_json::{Map, Number, Value};
 
-use super::constraint::{Bound, Constraint, Format, Pattern};
 use super::object_meta;
-use crate::schema::validate::{FieldError, FieldErrorKind, join};
+use crate::schema::constraint::{Bound, Constraint, Format, Pattern};
+use crate::schema::field_error::{FieldError, FieldErrorKind, join};
 use crate::schema::{Field, ListType, Node, NodeId, ScalarType, Schema, SchemaBuilder, Shape};
 
 /// Nested schemas in one another; JSON that deep is refused when it is decoded.
@@ -145,7 +145,7 @@ impl Compiler {
             }
             _unknown => {
                 let supported = ["array", "boolean", "integer", "number", "object", "string"].map(Value::from);
-                let error = crate::schema::validate::not_supported(&join(path, "type"), &of_type.into(), &supported);
+                let error = crate::schema::field_error::not_supported(&join(path, "type"), &of_type.into(), &supported);
                 self.errors.push(error);
                 Shape::Any
             }

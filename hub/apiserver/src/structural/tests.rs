@@ -1,6 +1,7 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::schema::validate::validate;
 
 fn compiled(spec: &Value) -> CustomType {
     let schema = json!({"type": "object", "properties": {"spec": spec}});

@@ -3,7 +3,7 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use super::{FIELD_ERRORS_MAX, join};
+use crate::schema::field_error::{FIELD_ERRORS_MAX, join};
 
 /// A decoded document.
 #[derive(Clone, Debug, PartialEq)]

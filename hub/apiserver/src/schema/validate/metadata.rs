@@ -1,6 +1,6 @@
 use serde_json::Value;
 
-use super::{FieldError, FieldErrorKind, join};
+use crate::schema::field_error::{FieldError, FieldErrorKind, join};
 
 /// What a kind's names look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,40 +1,43 @@
+//! What a schema asks of values beyond their type.
+
 use std::collections::BTreeMap;
 use std::fmt;
 
 use regex::Regex;
 use serde_json::{Number, Value};
 
-use crate::schema::validate::{FieldError, FieldErrorKind, is_base64, join, not_supported};
+use super::field_error::{FieldError, FieldErrorKind, join, not_supported};
+use super::text::is_base64;
 
 /// The value validation of one schema node, with its `allOf`, `anyOf`, `oneOf` and `not`.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Constraint {
-    pub(super) pattern: Option<Pattern>,
-    pub(super) format: Option<Format>,
-    pub(super) minimum: Option<Bound>,
-    pub(super) maximum: Option<Bound>,
-    pub(super) multiple_of: Option<Number>,
-    pub(super) min_length: Option<u64>,
-    pub(super) max_length: Option<u64>,
-    pub(super) min_items: Option<u64>,
-    pub(super) max_items: Option<u64>,
-    pub(super) min_properties: Option<u64>,
-    pub(super) max_properties: Option<u64>,
-    pub(super) enumeration: Vec<Value>,
+    pub(crate) pattern: Option<Pattern>,
+    pub(crate) format: Option<Format>,
+    pub(crate) minimum: Option<Bound>,
+    pub(crate) maximum: Option<Bound>,
+    pub(crate) multiple_of: Option<Number>,
+    pub(crate) min_length: Option<u64>,
+    pub(crate) max_length: Option<u64>,
+    pub(crate) min_items: Option<u64>,
+    pub(crate) max_items: Option<u64>,
+    pub(crate) min_properties: Option<u64>,
+    pub(crate) max_properties: Option<u64>,
+    pub(crate) enumeration: Vec<Value>,
     /// In a branch only: the node itself has these in its shape.
-    pub(super) of_type: Option<String>,
-    pub(super) required: Vec<String>,
-    pub(super) properties: BTreeMap<String, Constraint>,
-    pub(super) items: Option<Box<Constraint>>,
-    pub(super) all_of: Vec<Constraint>,
-    pub(super) any_of: Vec<Constraint>,
-    pub(super) one_of: Vec<Constraint>,
-    pub(super) not: Option<Box<Constraint>>,
+    pub(crate) of_type: Option<String>,
+    pub(crate) required: Vec<String>,
+    pub(crate) properties: BTreeMap<String, Constraint>,
+    pub(crate) items: Option<Box<Constraint>>,
+    pub(crate) all_of: Vec<Constraint>,
+    pub(crate) any_of: Vec<Constraint>,
+    pub(crate) one_of: Vec<Constraint>,
+    pub(crate) not: Option<Box<Constraint>>,
 }
 
 /// A pattern with its text, for messages.
 #[derive(Clone)]
-pub(super) struct Pattern(pub(super) Regex);
+pub(crate) struct Pattern(pub(crate) Regex);
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -44,14 +47,14 @@ impl fmt::Debug for Pattern {
 
 /// One end of a range.
 #[derive(Clone, Debug)]
-pub(super) struct Bound {
-    pub(super) at: Number,
-    pub(super) exclusive: bool,
+pub(crate) struct Bound {
+    pub(crate) at: Number,
+    pub(crate) exclusive: bool,
 }
 
 /// Formats that are checked; all others are taken as notes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Format {
+pub(crate) enum Format {
     DateTime,
     Date,
     Int32,
@@ -63,7 +66,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         Some(match text {
             "date-time" => Self::DateTime,
             "date" => Self::Date,
@@ -133,8 +136,8 @@ fn is_duration(text: &str) -> bool {
 }
 
 impl Constraint {
-    /// Whether the constraint says anything at all.
-    pub(super) fn check(&self, value: &Value, path: &str, out: &mut Vec<FieldError>) {
+    /// Adds to `out` what is wrong with a value.
+    pub(crate) fn check(&self, value: &Value, path: &str, out: &mut Vec<FieldError>) {
         let mut invalid = |detail: String| {
             let detail = format!("{path} in body {detail}");
             out.push(FieldError::new(path, FieldErrorKind::Invalid, detail).with_value(value));
