@@ -28,21 +28,21 @@ use tideline_runtime::exit;
 use tracing::{info, warn};
 
 use self::decide::refused;
-pub use self::decide::{Decision, NewTarget, TokenState, Usage, decide, proven_key};
+pub(crate) use self::decide::{Decision, NewTarget, TokenState, decide, proven_key};
 use crate::engine::REVOKED_MAX;
 use crate::object_name::is_object_name;
 
 /// On a SyncTarget: the Ed25519 public key of its agent, in standard base64.
-pub const AGENT_KEY_ANNOTATION: &str = "tideline.dev/agent-key";
+pub(crate) const AGENT_KEY_ANNOTATION: &str = "tideline.dev/agent-key";
 /// On a SyncTarget: keys that its agent must not have again, in standard base64, separated by spaces. The hub remembers each
 /// that it saw there, so taking one off gives it back to nobody.
-pub const REVOKED_KEYS_ANNOTATION: &str = "tideline.dev/revoked-keys";
+pub(crate) const REVOKED_KEYS_ANNOTATION: &str = "tideline.dev/revoked-keys";
 /// On a SyncTarget: the UID of the namespace kube-system of the cluster that its agent enrolled from.
-pub const CLUSTER_ANNOTATION: &str = "tideline.dev/cluster";
+pub(crate) const CLUSTER_ANNOTATION: &str = "tideline.dev/cluster";
 
 /// On a SyncTarget that took over the agent of a deleted one: the UID of that, and its own, so that no SyncTarget that is made
 /// from its manifest takes over anything.
-pub const ADOPTS_ANNOTATION: &str = "tideline.dev/adopts";
+pub(crate) const ADOPTS_ANNOTATION: &str = "tideline.dev/adopts";
 
 /// How often an enrolment is looked at anew when others write at the same moment. An agent that has the token is
 /// through after two writes of its own; more are by people who edit the token or the SyncTarget meanwhile.

@@ -16,9 +16,9 @@ const CHANGE: Duration = Duration::from_mins(1);
 /// What is counted together, so that [`CHANGE`] has at most sixty counts.
 const TICK: Duration = Duration::from_secs(1);
 /// Assignments that one change may always end: a few objects on a few targets are nobody's accident.
-pub const UNASSIGNED_ALWAYS: u64 = 100;
+pub(crate) const UNASSIGNED_ALWAYS: u64 = 100;
 /// The share of all assignments that one change may end, in percent.
-pub const UNASSIGN_LIMIT: u8 = 20;
+pub(crate) const UNASSIGN_LIMIT: u8 = 20;
 
 /// Counts what is unassigned.
 #[derive(Clone, Debug)]

@@ -1,50 +1,80 @@
-//! The hub.
+//! The hub: serves the spaces, decides what each cluster is to hold, tells the agents, and sums up what they report.
+//!
+//! In reading order: [`run`] puts a hub together. `ingest` reads what the spaces hold and tells the [`engine`], which is the
+//! hub's whole state. Of that, [`clean`] says what leaves a space, [`placement`] where it goes, the [`ledger`] which set each
+//! target has by that, the core of the [`link`] what its agent is told, and the [`summary`] what the agents say; none of them
+//! does I/O. The edges around the engine do: `committer` writes the ledger, `listener` and `service` bring the agents'
+//! requests, `statuses` writes into the spaces what came back. What a person does from elsewhere goes through a kubeconfig.
+//!
+//! Tasks of a hub: `ingest`; `committer`, which also calls the engine when its timer is due; `statuses`; the listener, with one
+//! task for each connection and one more for each HTTP/2 request; the controller of the API server; and those that look now
+//! and then: `heartbeat` (whether the engine answers), `approvals` (deletes those that ended), `reserve` (room on the disk),
+//! `compactor` (old revisions of the store). What takes long is done on threads of the runtime's pool: plans and reads of the
+//! store. Threads of their own: the writer of the store, and the health port.
+//!
+//! Channels: none between tasks. They share the engine behind one lock (`shared`), held for a step and never across I/O, which
+//! wakes the committer and `statuses` by a `Notify` each, and counts in a `watch` what changed for whoever watches virtual
+//! resources. A request of an agent waits on a `oneshot`; there are as many as the listener lets be under way.
 
+// How a hub is put together, and what it starts from.
 mod addresses;
-pub mod agents;
+mod certificates;
+pub mod identity;
+mod limits;
+mod metrics;
+mod options;
+mod run;
+mod written_by;
+
+// The state, and what decides; no I/O.
 pub mod approvals;
-pub mod approve;
-pub mod backup;
 mod bitmap;
-pub mod certificates;
 pub mod clean;
-mod committer;
-pub mod duplicates;
 pub mod engine;
-pub mod enrol;
-pub mod fuse;
-pub mod held_deletions;
-pub mod held_unassignments;
-pub mod history;
+mod fuse;
 pub mod history_break;
 pub mod history_change;
-pub mod identity;
-mod ingest;
-pub mod kubeconfig;
-mod last_contact;
 pub mod ledger;
-mod limits;
-pub mod link;
-mod listener;
-mod metrics;
 mod object_name;
-mod options;
-mod patch;
 pub mod placement;
-pub mod printable;
-pub mod release;
+mod printable;
+pub mod summary;
+
+// What reads the spaces, writes them, and keeps the store.
+mod committer;
+mod ingest;
+mod patch;
 mod reserve;
-mod run;
-mod service;
 mod shared;
 pub mod spaces;
 mod statuses;
-pub mod summary;
+
+// The public port.
+mod enrol;
+pub mod link;
+mod listener;
+mod service;
+
+// What is computed when it is read, as Kubernetes objects.
+pub mod agents;
+pub mod held_deletions;
+pub mod held_unassignments;
+pub mod history;
+mod last_contact;
+mod virtual_resources;
+
+// What a person does about a hub, over its API or its data directory.
+pub mod approve;
+pub mod backup;
+pub mod duplicates;
+pub mod kubeconfig;
+pub mod release;
 pub mod sync_target;
 pub mod token;
-pub mod virtual_resources;
-mod written_by;
 
 pub use addresses::{Error as AddressError, PublicCa};
+pub use certificates::Authority;
 pub use options::{Options, duration};
+pub use printable::printable;
 pub use run::{Error, run};
+pub use virtual_resources::GROUP as VIRTUAL_RESOURCES_GROUP;

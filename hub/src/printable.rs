@@ -8,7 +8,7 @@ pub fn printable(text: &str) -> String {
 
 /// Whether it neither controls a terminal, nor ends a line, nor turns the direction of what follows (Unicode Standard Annex #9,
 /// 2).
-pub fn is_printable(c: char) -> bool {
+pub(crate) fn is_printable(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }

@@ -18,7 +18,7 @@ use hyper_util::rt::TokioIo;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tideline_common::{Authority as TokenAuthority, EnrolmentToken};
-use tideline_hub::certificates::Authority;
+use tideline_hub::Authority;
 use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tokio_util::sync::{CancellationToken, DropGuard};

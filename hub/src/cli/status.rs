@@ -11,13 +11,13 @@ use tideline_api::{AgentInstance, SyncTarget, SyncTargetPhase, decode};
 use tideline_common::associated::{Sum, Tally};
 use tideline_common::rollup::{Counts, MadeOver};
 use tideline_common::{AssociatedKind, SpaceName};
+use tideline_hub::VIRTUAL_RESOURCES_GROUP;
 use tideline_hub::duplicates;
 use tideline_hub::held_unassignments::{self, HeldUnassignment};
 use tideline_hub::history;
 use tideline_hub::history_break::{self, HistoryBreak};
 use tideline_hub::kubeconfig::{self, Access, RequestError};
-use tideline_hub::printable::printable;
-use tideline_hub::virtual_resources::GROUP;
+use tideline_hub::printable;
 
 use super::table::Table;
 
@@ -122,7 +122,7 @@ pub(crate) async fn read(access: &Access, space: &SpaceName) -> Result<Status, E
     if *space != SpaceName::root() {
         let client = access.client(space).await?;
         for resource in ["clusterrollups", "rollups"] {
-            let path = format!("/apis/{GROUP}/v1alpha1/{resource}");
+            let path = format!("/apis/{VIRTUAL_RESOURCES_GROUP}/v1alpha1/{resource}");
             rollups.extend(list(&client, &path).await.map_err(|source| match source {
                 RequestError::Refused { code: 404, .. } => Error::NoSpace(space.to_string()),
                 source => Error::Rollups { space: space.to_string(), source: access.locate(source) },

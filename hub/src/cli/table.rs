@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use tideline_hub::printable::printable;
+use tideline_hub::printable;
 
 /// Between two columns.
 const GAP: &str = "   ";

@@ -7,7 +7,7 @@ use tideline_common::{InstanceId, SpaceName, TargetId};
 use tideline_hub::agents::{self, Agent, AgentState};
 use tideline_hub::duplicates::{self, Accepted};
 use tideline_hub::kubeconfig::{self, Access};
-use tideline_hub::printable::printable;
+use tideline_hub::printable;
 
 use super::table::Table;
 use super::{Common, Output, confirm};

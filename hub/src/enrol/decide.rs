@@ -12,23 +12,23 @@ use tideline_common::{HubId, TargetId};
 
 /// An enrolment token as far as enrolment goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TokenState {
+pub(crate) struct TokenState {
     /// What the token is for.
-    pub target: NewTarget,
-    pub expires: Timestamp,
-    pub usage: Usage,
+    pub(crate) target: NewTarget,
+    pub(crate) expires: Timestamp,
+    pub(crate) usage: Usage,
 }
 
 /// The SyncTarget that a token makes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct NewTarget {
-    pub name: String,
-    pub labels: BTreeMap<String, String>,
+pub(crate) struct NewTarget {
+    pub(crate) name: String,
+    pub(crate) labels: BTreeMap<String, String>,
 }
 
 /// How far a token was used. Keys are in standard base64.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Usage {
+pub(crate) enum Usage {
     Unused,
     /// An agent has it, and its target was not recorded yet.
     Claimed {
@@ -45,7 +45,7 @@ pub enum Usage {
 
 /// What becomes of a request whose signature proves the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Decision {
+pub(crate) enum Decision {
     /// Give the token to this agent, then go on as with [`Decision::Make`].
     Claim(NewTarget),
     /// The agent has the token: make its target, or find it made.
@@ -79,7 +79,7 @@ impl From<&EnrolmentToken> for TokenState {
 /// Decides. The agent that used a token may repeat itself for ever, also past the token's end; nobody else may use it.
 ///
 /// Refusals tell the bearer what to do, and nothing about the agent that was first.
-pub fn decide(token: Option<&TokenState>, request: &EnrolRequest, hub: HubId, now: Timestamp) -> Decision {
+pub(crate) fn decide(token: Option<&TokenState>, request: &EnrolRequest, hub: HubId, now: Timestamp) -> Decision {
     if request.hub != hub {
         return Decision::Refuse(refused("the token is for another hub; make one at this hub"));
     }
@@ -109,7 +109,7 @@ pub fn decide(token: Option<&TokenState>, request: &EnrolRequest, hub: HubId, no
 /// # Errors
 ///
 /// The request does not show that the agent has the key.
-pub fn proven_key(request: &EnrolRequest) -> Result<VerifyingKey, Refusal> {
+pub(crate) fn proven_key(request: &EnrolRequest) -> Result<VerifyingKey, Refusal> {
     request.proven_key().ok_or_else(|| {
         Refusal::new(RefusalKind::Malformed, "the request does not prove that its sender has the agent's key")
     })
