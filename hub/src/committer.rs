@@ -21,9 +21,9 @@ use tracing::warn;
 use uuid::Uuid;
 
 use crate::engine::{Engine, Gathered, Work};
-use crate::fuse::Fuse;
 use crate::ledger::{self, Batch, Fresh, Ledger, Retention, Write, chunked};
 use crate::link::core::Config;
+use crate::removal_guards::Fuse;
 use crate::shared::Shared;
 
 pub(crate) use self::store_health::{StoreHealth, StoreState};

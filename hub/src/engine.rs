@@ -41,8 +41,6 @@ use tokio::sync::oneshot;
 use tracing::{info, warn};
 
 use self::bounds::Bounds;
-use crate::approvals::Approvals;
-use crate::fuse::Fuse;
 use crate::history_change::{Accepted, HistoryChange};
 use crate::ledger::{Ledger, PlaceChange};
 use crate::limits::FACT_BYTES_MAX;
@@ -50,6 +48,7 @@ use crate::link::LedgerView;
 use crate::link::core::{self as link, HolderRecord, RequestId};
 use crate::link::http::Reply;
 use crate::placement::{Change, Index, SourceId};
+use crate::removal_guards::{Approvals, Fuse};
 use crate::summary::{Concern, Scope, Screened, Service, Summary, TargetReports, screen};
 use last_known::Inventory;
 use remembered::Memory;

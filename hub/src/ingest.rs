@@ -21,14 +21,14 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use self::unread::Unread;
-use crate::approve;
 use crate::clean::{self, Labels, Refusal};
 use crate::duplicates::ACCEPTED_ANNOTATION;
 use crate::engine::{Deletion, Engine, SourceSeen, TargetRecord};
 use crate::enrol::{ADOPTS_ANNOTATION, AGENT_KEY_ANNOTATION, CLUSTER_ANNOTATION, REVOKED_KEYS_ANNOTATION, read_adopts};
 use crate::history;
 use crate::placement::{Part, PlacementRule, SourceId, SpaceRule, Target};
-use crate::release::RELEASED_ANNOTATION;
+use crate::removals::approve;
+use crate::removals::release::RELEASED_ANNOTATION;
 use crate::shared::Shared;
 use crate::spaces::{SourceEvent, SpaceResource, SpaceSource};
 

@@ -27,17 +27,16 @@ mod run;
 mod written_by;
 
 // The state, and what decides; no I/O.
-pub mod approvals;
 mod bitmap;
 pub mod clean;
 pub mod engine;
-mod fuse;
 pub mod history_break;
 pub mod history_change;
 pub mod ledger;
 mod object_name;
 pub mod placement;
 mod printable;
+pub mod removal_guards;
 pub mod summary;
 
 // What reads the spaces, writes them, and keeps the store.
@@ -57,18 +56,15 @@ mod service;
 
 // What is computed when it is read, as Kubernetes objects.
 pub mod agents;
-pub mod held_deletions;
-pub mod held_unassignments;
 pub mod history;
 mod last_contact;
 mod virtual_resources;
 
 // What a person does about a hub, over its API or its data directory.
-pub mod approve;
 pub mod backup;
 pub mod duplicates;
 pub mod kubeconfig;
-pub mod release;
+pub mod removals;
 pub mod sync_target;
 pub mod token;
 

@@ -8,8 +8,8 @@ use clap::Args;
 use tideline_common::HubUrl;
 
 use crate::addresses::PublicCa;
-use crate::fuse::UNASSIGN_LIMIT;
 use crate::placement::SETTLE;
+use crate::removal_guards::UNASSIGN_LIMIT;
 
 const LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 8443);
 const HEALTH_LISTEN: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8444);

@@ -26,20 +26,21 @@ use uuid::Uuid;
 
 use crate::addresses::{self, Addresses};
 use crate::engine::Engine;
-use crate::fuse::Fuse;
 use crate::identity::{self, Identity};
 use crate::link::core::Config;
 use crate::link::http as link_http;
 use crate::link::refusals::Refusals;
 use crate::listener::{Caller, Listener, Peer, Peers, Places, Purpose};
 use crate::options::Options;
+use crate::removal_guards::Fuse;
+use crate::removals::{approve, held_deletions, held_unassignments};
 use crate::reserve::{self, NoRoom, Reserve, Reserving};
 use crate::service::LinkService;
 use crate::shared::{self, Shared};
 use crate::spaces::EmbeddedSource;
 use crate::{
-    agents, approve, certificates, committer, held_deletions, held_unassignments, history, ingest, kubeconfig,
-    last_contact, ledger, listener, metrics, statuses, token, virtual_resources, written_by,
+    agents, certificates, committer, history, ingest, kubeconfig, last_contact, ledger, listener, metrics, statuses,
+    token, virtual_resources, written_by,
 };
 
 /// The spaces of a hub: the inventory's, and the one that workloads go to unless others are made.

@@ -184,9 +184,9 @@ mod tests {
     use tideline_runtime::health::Health;
 
     use super::*;
-    use crate::fuse::Fuse;
     use crate::ledger::Ledger;
     use crate::link::core::Config;
+    use crate::removal_guards::Fuse;
 
     #[test]
     fn a_step_that_never_ends_is_told_as_stuck() {

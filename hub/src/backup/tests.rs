@@ -3,11 +3,11 @@ use std::time::Duration;
 use tideline_store::{Commit, Revision, SqliteStore, Store};
 
 use super::*;
-use crate::fuse::Fuse;
 use crate::history_change::{Accepted, HistoryChange};
 use crate::identity::{Identity, Rotation};
 use crate::link::core::Config;
 use crate::placement::Change;
+use crate::removal_guards::Fuse;
 use crate::{committer, options};
 
 /// Starts the engine of a data directory, as far as its ledger goes.

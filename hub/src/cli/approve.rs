@@ -8,10 +8,10 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tideline_common::{Reason, SpaceName};
-use tideline_hub::approve::{self, Action, Approved, Held};
 use tideline_hub::duration;
-use tideline_hub::held_deletions::HeldDeletion;
 use tideline_hub::kubeconfig::{self, Access};
+use tideline_hub::removals::approve::{self, Action, Approved, Held};
+use tideline_hub::removals::held_deletions::HeldDeletion;
 
 use super::table::Table;
 use super::{Common, Output, confirm};

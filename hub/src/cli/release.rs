@@ -7,10 +7,11 @@ use clap::{Args, ValueEnum};
 use kube::Client;
 use serde_json::{Value, json};
 use tideline_common::{Reason, SpaceName};
-use tideline_hub::approve::{self, Action, Approved, Held};
-use tideline_hub::held_deletions::HeldDeletion;
 use tideline_hub::kubeconfig::{self, Access};
-use tideline_hub::{duration, history, release, sync_target};
+use tideline_hub::removals::approve::{self, Action, Approved, Held};
+use tideline_hub::removals::held_deletions::HeldDeletion;
+use tideline_hub::removals::release;
+use tideline_hub::{duration, history, sync_target};
 
 use super::approve::table;
 use super::{Common, Output, confirm};

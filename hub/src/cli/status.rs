@@ -13,11 +13,11 @@ use tideline_common::rollup::{Counts, MadeOver};
 use tideline_common::{AssociatedKind, SpaceName};
 use tideline_hub::VIRTUAL_RESOURCES_GROUP;
 use tideline_hub::duplicates;
-use tideline_hub::held_unassignments::{self, HeldUnassignment};
 use tideline_hub::history;
 use tideline_hub::history_break::{self, HistoryBreak};
 use tideline_hub::kubeconfig::{self, Access, RequestError};
 use tideline_hub::printable;
+use tideline_hub::removals::held_unassignments::{self, HeldUnassignment};
 
 use super::table::Table;
 

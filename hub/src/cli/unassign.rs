@@ -4,8 +4,8 @@ use clap::Args;
 use clap::builder::BoolishValueParser;
 use serde_json::json;
 use tideline_common::{Revision, SpaceName};
-use tideline_hub::held_unassignments::{self, HeldSource, HeldUnassignment};
 use tideline_hub::kubeconfig::{self, Access};
+use tideline_hub::removals::held_unassignments::{self, HeldSource, HeldUnassignment};
 
 use super::table::Table;
 use super::{Common, Output, confirm};

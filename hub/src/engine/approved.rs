@@ -4,11 +4,11 @@ use tideline_common::wire::v1::ObjectReport;
 use tideline_common::{Monotonic, TargetId, Uid};
 
 use super::Engine;
-use crate::approvals::Approval;
 use crate::history_change::HistoryChange;
 use crate::ledger::Void;
 use crate::link::core as link;
 use crate::placement::Change;
+use crate::removal_guards::Approval;
 use crate::summary::{TargetReports, Waiting};
 
 impl Engine {

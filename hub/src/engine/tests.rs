@@ -15,9 +15,9 @@ use tideline_common::{
 use super::*;
 use crate::clean;
 use crate::committer;
-use crate::fuse::UNASSIGN_LIMIT;
 use crate::link::core::Sets as _;
 use crate::placement::{GroupResource, Part, PlacementRule, SpaceRule, Target};
+use crate::removal_guards::UNASSIGN_LIMIT;
 
 mod capabilities;
 mod choices;

@@ -16,9 +16,9 @@ use tideline_store::{Commit, KeyRange, Op, SqliteStore, Store};
 use super::*;
 use crate::committer;
 use crate::engine::LastKnown;
-use crate::fuse::Fuse;
 use crate::ledger::Ledger;
 use crate::link::core::Config;
+use crate::removal_guards::Fuse;
 use crate::spaces::EmbeddedSource;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";

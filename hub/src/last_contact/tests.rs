@@ -6,9 +6,9 @@ use tideline_api::{SyncTarget, SyncTargetSpec};
 use tideline_apiserver::{MASTERS, SpaceConfig};
 
 use super::*;
-use crate::fuse::Fuse;
 use crate::ledger::Ledger;
 use crate::link::core::{Config, Origin, Request};
+use crate::removal_guards::Fuse;
 use crate::token::tests::Root;
 
 fn at(text: &str) -> Timestamp {

@@ -4,8 +4,8 @@ use tideline_common::{
 };
 
 use super::core::{SetInfo, SetPage, Sets};
-use crate::approvals::Approvals;
 use crate::ledger::{Ledger, TargetContinuity};
+use crate::removal_guards::Approvals;
 
 /// What the link tells agents: their sets, and what was approved.
 #[derive(Clone, Copy, Debug)]
@@ -74,10 +74,10 @@ mod tests {
     use uuid::Uuid;
 
     use super::*;
-    use crate::approvals::Approval;
     use crate::clean::Input;
     use crate::ledger::Fresh;
     use crate::placement::{Assignment, Change, GroupResource, SourceId, Variant};
+    use crate::removal_guards::Approval;
 
     fn target() -> TargetId {
         "11111111-1111-4111-8111-111111111111".parse().expect("a UUID")

@@ -8,9 +8,9 @@ use tideline_common::wire::v1::ClusterFacts;
 
 use super::*;
 use crate::engine::Engine;
-use crate::fuse::{Fuse, UNASSIGN_LIMIT};
 use crate::ledger::Ledger;
 use crate::link::core::Config;
+use crate::removal_guards::{Fuse, UNASSIGN_LIMIT};
 use crate::token::create_in;
 use crate::token::tests::{HUB, Root, request as token_request};
 

@@ -12,10 +12,10 @@ use tideline_common::signature::SigningKey;
 
 use super::*;
 use crate::engine::TargetRecord;
-use crate::fuse::Fuse;
 use crate::ledger::Ledger;
 use crate::link::core::Config;
 use crate::placement::{SpaceRule, Target};
+use crate::removal_guards::Fuse;
 use crate::token::tests::Root;
 
 /// One SyncTarget, which is told of a thousand times at once, and as often in ten seconds, at an API server that always answers so:

@@ -6,7 +6,7 @@ use anyhow::{Context, Result, ensure};
 use kube::Client;
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use tideline_hub::approve::{self, Action};
+use tideline_hub::removals::approve::{self, Action};
 use tideline_tests::{eventually_ok, require_kubernetes};
 
 use crate::objects::{CONFIG, SOON, api, api_cluster, apply, config, gone, shows};

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use kube::api::ListParams;
 use serde_json::{Value, json};
-use tideline_hub::held_unassignments::{self, HeldUnassignment};
+use tideline_hub::removals::held_unassignments::{self, HeldUnassignment};
 use tideline_tests::{eventually_ok, require_kubernetes};
 
 use crate::objects::{CONFIG, SOON, api, api_cluster, apply, config};

@@ -13,13 +13,13 @@ use tideline_common::{
     ApplyPolicy, ApproveDeletions, Capabilities, Digest, Monotonic, ObjectKey, Revision, RevisionId, RunId, SegmentId,
     SessionId, Shown, TargetId, Tombstone, Uid,
 };
-use tideline_hub::approvals::{Approval, Approvals};
 use tideline_hub::history_change::HistoryChange;
 use tideline_hub::ledger::{self, Batch, Committed, Fresh, Ledger, Lineage, Restored, Retention, TargetContinuity};
 use tideline_hub::link::LedgerView;
 use tideline_hub::link::core::{self as link, HolderRecord, Origin, SetInfo, SetPage, Sets};
 use tideline_hub::link::exchange::{Signer, Silences, TakenNumbers};
 use tideline_hub::placement::Change;
+use tideline_hub::removal_guards::{Approval, Approvals};
 use tideline_hub::summary::{Screened, Service, Summary, screen};
 use uuid::Uuid;
 

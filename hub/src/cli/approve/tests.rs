@@ -1,6 +1,6 @@
 use expect_test::expect;
 use tideline_common::Reason;
-use tideline_hub::held_deletions::HeldTarget;
+use tideline_hub::removals::held_deletions::HeldTarget;
 
 use super::*;
 

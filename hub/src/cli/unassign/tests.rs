@@ -1,5 +1,5 @@
 use expect_test::expect;
-use tideline_hub::held_unassignments::HeldTargets;
+use tideline_hub::removals::held_unassignments::HeldTargets;
 
 use super::*;
 

@@ -4,9 +4,9 @@ use tideline_common::wire::v1::{ApprovedHeld, ApprovedPage, Attested, Continuity
 use tideline_common::{Epoch, RevisionPoint, Shown, Tombstone, Version};
 
 use super::*;
-use crate::approvals::Approval;
 use crate::history_change::Proof;
 use crate::ledger::Void;
+use crate::removal_guards::Approval;
 use crate::statuses::target_status;
 use crate::summary::tests::all_is_well;
 

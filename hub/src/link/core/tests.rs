@@ -4,7 +4,7 @@ use expect_test::{Expect, expect};
 use tideline_common::wire::v1::{Accepted, Attested, Instance};
 use tideline_common::{DesiredSet, Epoch, PrunePolicy, SessionId, SessionName, Tombstone};
 
-use crate::approvals::{Approval, Approvals};
+use crate::removal_guards::{Approval, Approvals};
 use crate::summary::tests::all_is_well;
 
 mod capabilities;

@@ -4,7 +4,7 @@ use tideline_common::Uid;
 
 use super::*;
 use crate::agents::tests::answering;
-use crate::held_deletions::HeldTarget;
+use crate::removals::held_deletions::HeldTarget;
 use crate::token::tests::Root;
 
 fn deletion(name: &str, source: &str) -> ApprovedDeletion {

@@ -1,7 +1,7 @@
 //! Removals that people have approved, and objects that they have released, as they are told to agents: per target one list,
 //! which every approval in force adds to, named by what it holds.
 //!
-//! No I/O, no clock: the objects that hold the approvals are read by `ingest`, and made by [`crate::approve`].
+//! No I/O, no clock: the objects that hold the approvals are read by `ingest`, and made by `removals::approve`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 use tracing::warn;
 
 use crate::agents;
-use crate::approvals::Approval;
-use crate::held_deletions::{HeldDeletion, TARGET_LABEL, label};
 use crate::kubeconfig::RequestError;
+use crate::removal_guards::Approval;
+use crate::removals::held_deletions::{HeldDeletion, TARGET_LABEL, label};
 use crate::sync_target;
 use crate::virtual_resources::Unreadable;
 
