@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 
 pub(crate) use self::definition::{CUSTOM_CLEANUP, CustomVersion, Definition, ScalePaths, set_condition};
+use crate::resource_kind::ResourceKind;
 use crate::schema::{Subresource, TypeRef, builtin};
 use crate::status::ApiError;
 use crate::virtual_resource::VirtualResource;
@@ -13,25 +14,6 @@ use crate::virtual_resource::VirtualResource;
 pub(crate) const CRD_GROUP: &str = "apiextensions.k8s.io";
 pub(crate) const CRDS: &str = "customresourcedefinitions";
 pub(crate) const NAMESPACES: &str = "namespaces";
-
-/// A resource as the store holds it: independent of the version it is served in.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ResourceKind {
-    /// Empty for the core group.
-    pub group: String,
-    /// The version that objects are stored in.
-    pub version: String,
-    pub kind: String,
-    pub plural: String,
-    pub namespaced: bool,
-}
-
-impl ResourceKind {
-    /// `version` or `group/version`.
-    pub fn api_version(&self) -> String {
-        crate::schema::api_version(&self.group, &self.version)
-    }
-}
 
 /// A resource in one version that clients see.
 #[derive(Debug)]
@@ -125,6 +107,23 @@ const CONDITIONAL_UPDATE: [&str; 12] = [
 ];
 
 impl Served {
+    fn of_virtual(source: &Arc<dyn VirtualResource>) -> Arc<Self> {
+        let resource = source.resource();
+        Arc::new(Self {
+            version: resource.version.clone(),
+            api_version: resource.api_version(),
+            singular: resource.kind.to_lowercase(),
+            list_kind: format!("{}List", resource.kind),
+            short_names: source.short_names(),
+            categories: Vec::new(),
+            verbs: ["get", "list", "watch"].map(str::to_owned).to_vec(),
+            subresources: Vec::new(),
+            storage_version_hash: None,
+            resource: Arc::new(resource),
+            source: Source::Virtual(Arc::clone(source)),
+        })
+    }
+
     /// The type of the objects; virtual ones have none.
     pub(crate) fn type_of(&self) -> Option<TypeRef<'_>> {
         match &self.source {
@@ -231,7 +230,7 @@ impl Catalog {
     pub(crate) fn new(definitions: Vec<Arc<Definition>>, virtuals: &[Arc<dyn VirtualResource>]) -> Self {
         let mut catalog = Self::default();
         for resource in virtuals {
-            catalog.add(&crate::virtual_resource::served(resource));
+            catalog.add(&Served::of_virtual(resource));
         }
         for definition in definitions {
             for served in definition.served() {

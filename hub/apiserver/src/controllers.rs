@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::{CRD_GROUP, CRDS, CUSTOM_CLEANUP, NAMESPACES, set_condition};
 use crate::keys::Key;
-use crate::server::{Inner, is_deleting};
+use crate::state::{Inner, is_deleting};
 use crate::status::ApiError;
 use crate::write::{begin_deletion, holds_content};
 use crate::{keys, object};

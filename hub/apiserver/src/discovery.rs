@@ -7,12 +7,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::call::{Call, Reply};
 use crate::catalog::{Catalog, Served, Source};
 use crate::negotiate::{self, AGGREGATED_DISCOVERY, DiscoveryShape, JSON};
 use crate::openapi::{self, Endpoint};
 use crate::path::Path;
 use crate::schema::{Resource, TypeRef, api_version, builtin};
-use crate::server::{Call, Reply};
 use crate::status::ApiError;
 
 pub(crate) fn answer(call: &Call, path: &Path) -> Result<Reply, ApiError> {

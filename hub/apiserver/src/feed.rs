@@ -18,9 +18,11 @@ use futures::{StreamExt, stream};
 use serde_json::Value;
 use tideline_store::{Event, Item, KeyRange, Revision, Store, WatchStream};
 
-use crate::catalog::{CRD_GROUP, CRDS, Catalog, Definition, ResourceKind};
+use crate::catalog::{CRD_GROUP, CRDS, Catalog, Definition};
 use crate::keys::Key;
-use crate::server::{ApiServer, spaces_at};
+use crate::resource_kind::ResourceKind;
+use crate::server::ApiServer;
+use crate::state::spaces_at;
 use crate::{keys, object};
 
 /// Objects read at once in a round.

@@ -1,12 +1,8 @@
 //! Fields of stored objects of which the embedder knows a later value than the store.
 
-use std::sync::Arc;
-
 use serde_json::Value;
 
-use crate::catalog::Served;
 use crate::identity::Identity;
-use crate::server::Call;
 
 /// A field that changes too often to be stored each time: it is filled in when an object is read, in single objects, lists,
 /// tables and watches.
@@ -26,13 +22,4 @@ pub trait FilledField: Send + Sync + 'static {
     /// What each of these objects is shown with, in their order; none for what is stored. Asked once for one object, event or
     /// page of a list, so it must not block.
     fn values(&self, objects: &[Value]) -> Vec<Option<Value>>;
-}
-
-impl Call {
-    /// The field that is filled in for whoever asks, where there is one.
-    pub(crate) fn filled(&self, served: &Served) -> Option<&Arc<dyn FilledField>> {
-        let resource = (served.resource.group.as_str(), served.resource.plural.as_str());
-        let field = self.space.filled_fields.iter().find(|field| field.resource() == resource);
-        field.filter(|field| field.is_shown_to(&self.identity))
-    }
 }

@@ -38,19 +38,26 @@ mod catalog;
 mod filled_field;
 mod keys;
 mod object;
+mod resource_kind;
+mod run;
+mod state;
 mod virtual_resource;
 
 // Operations, and how their answers look.
+mod call;
 mod discovery;
 mod fields;
+mod paging;
 mod read;
 mod render;
 mod review;
 mod scale;
 mod table;
 mod virtual_list;
+mod virtual_read;
 mod virtual_watch;
 mod watch;
+mod watch_view;
 mod write;
 
 // The server around them.
@@ -60,13 +67,14 @@ mod router;
 mod server;
 
 pub use body::BODY_BYTES_MAX;
-pub use catalog::ResourceKind;
 pub use feed::FeedEvent;
 pub use filled_field::FilledField;
 pub use identity::{
     AUTHENTICATED, Admission, Attributes, Authenticator, Authorizer, Credentials, Crowded, Deletion, Identity, MASTERS,
     OnAuthenticated, PeerCertificate, Target, Unauthenticated,
 };
+pub use resource_kind::ResourceKind;
 pub use router::SpaceService;
-pub use server::{ApiServer, Config, Error, SpaceConfig};
+pub use server::{ApiServer, Error};
+pub use state::{Config, SpaceConfig};
 pub use virtual_resource::{Changed, ChangedGroup, Column, Listed, Page, PageRequest, UnknownKey, VirtualResource};

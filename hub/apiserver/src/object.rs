@@ -133,6 +133,16 @@ pub(crate) fn by_key(served: &Served, key: &[u8], at: Revision) -> Value {
     json!({"apiVersion": served.api_version, "kind": served.resource.kind, "metadata": metadata})
 }
 
+/// The metadata of an object as an object of its own.
+pub(crate) fn partial(object: &Value, typed: bool) -> Value {
+    let mut partial = json!({"metadata": object["metadata"]});
+    if typed {
+        partial["kind"] = "PartialObjectMetadata".into();
+        partial["apiVersion"] = "meta.k8s.io/v1".into();
+    }
+    partial
+}
+
 /// Where a value is or is to be; an object on the way is made. None where something else is in the way.
 fn slot<'a>(object: &'a mut Value, path: &[&str]) -> Option<&'a mut Value> {
     let (last, way) = path.split_last()?;

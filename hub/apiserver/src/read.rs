@@ -1,30 +1,25 @@
 //! GET of one object and of lists.
 
 use axum::body::Body;
-use base64::Engine;
-use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use futures::stream;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tideline_store::{KeyRange, Page, Revision};
 
+use crate::call::{Call, Place, Reply};
 use crate::catalog::Source;
 use crate::negotiate::{self, Shape};
+use crate::paging::{LIMIT_MAX, decode_token, encode_token, expired_token, foreign_token};
 use crate::query::{ListOptions, VersionMatch, parse_resource_version};
 use crate::render::{Renderer, join, list_tail};
-use crate::server::{Call, Place, Reply};
 use crate::status::ApiError;
-use crate::virtual_resource::complete;
+use crate::virtual_read::complete;
 use crate::{fields, keys, object, virtual_list};
 
 /// Objects read from the store at once while a list is written; with objects of 1 MiB that is 128 MiB at the very
 /// worst, and with those of 3 KiB one read is half a MiB.
 const PAGE: usize = 128;
-/// Objects in one page that a client asks for; with more it gets this many and a continue token.
-pub(crate) const LIMIT_MAX: usize = 5_000;
-
 pub(crate) async fn get(call: &Call, place: &Place, name: &str) -> Result<Reply, ApiError> {
     let shape = negotiate::shape(&call.headers)?;
     let served = &place.served;
@@ -65,27 +60,6 @@ impl Token {
     fn decode(text: &str) -> Result<Self, ApiError> {
         decode_token(text).filter(|token: &Self| token.v == TOKEN_VERSION).ok_or_else(foreign_token)
     }
-}
-
-/// A continue token as clients see it.
-pub(crate) fn encode_token(token: &impl Serialize) -> String {
-    BASE64_URL_SAFE_NO_PAD.encode(json!(token).to_string())
-}
-
-pub(crate) fn decode_token<T: DeserializeOwned>(text: &str) -> Option<T> {
-    let bytes = BASE64_URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).ok()?;
-    serde_json::from_slice(&bytes).ok()
-}
-
-pub(crate) fn foreign_token() -> ApiError {
-    ApiError::bad_request("continue key is not valid: it was not made by this server")
-}
-
-pub(crate) fn expired_token() -> ApiError {
-    ApiError::expired(
-        "The provided continue parameter is too old to display a consistent list result. You must start a new list \
-         without the continue parameter.",
-    )
 }
 
 /// The keys that a list or watch is about: one key where the selector names the object.

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::call::Call;
 use crate::catalog::Served;
 use crate::filled_field::FilledField;
 use crate::negotiate::Shape;
 use crate::object;
-use crate::server::Call;
 use crate::table::{self, Include};
 
 /// Writes one client's view of one resource.
@@ -40,7 +40,7 @@ impl<'a> Renderer<'a> {
     fn alone(&self, object: Value) -> Value {
         match self.shape {
             Shape::Object => object,
-            Shape::PartialMetadata => partial(&object, true),
+            Shape::PartialMetadata => object::partial(&object, true),
             Shape::Table => {
                 let version = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
                 json!({
@@ -99,7 +99,7 @@ impl<'a> Renderer<'a> {
     pub(crate) fn item(&self, object: Value) -> Value {
         match self.shape {
             Shape::Object => object,
-            Shape::PartialMetadata => partial(&object, true),
+            Shape::PartialMetadata => object::partial(&object, true),
             Shape::Table => table::row(self.served, object, self.include),
         }
     }
@@ -137,14 +137,4 @@ pub(crate) fn join(out: &mut String, items: &[Value], first: bool) {
 /// A list after its last item.
 pub(crate) fn list_tail(metadata: &Value) -> String {
     format!("],\"metadata\":{metadata}}}\n")
-}
-
-/// The metadata of an object as an object of its own.
-pub(crate) fn partial(object: &Value, typed: bool) -> Value {
-    let mut partial = json!({"metadata": object["metadata"]});
-    if typed {
-        partial["kind"] = "PartialObjectMetadata".into();
-        partial["apiVersion"] = "meta.k8s.io/v1".into();
-    }
-    partial
 }

@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use serde_json::json;
 
+use crate::call::{Call, Place, Reply};
 use crate::identity::{Attributes, Target};
 use crate::negotiate;
 use crate::query::FieldValidation;
-use crate::server::{Call, Place, Reply};
 use crate::status::ApiError;
 use crate::{body, object};
 

@@ -13,7 +13,8 @@ use http::{Request, Response, Uri};
 
 use crate::identity::{Authenticator, Credentials, Identity, OnAuthenticated, PeerCertificate};
 use crate::path::SPACES;
-use crate::server::{ApiServer, Inner, failure};
+use crate::server::{ApiServer, failure};
+use crate::state::Inner;
 use crate::status::ApiError;
 
 /// When a client that has too much in use is to try again.

@@ -3,9 +3,9 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use crate::call::{Call, Place, Reply};
 use crate::catalog::{ScalePaths, Served, Source};
 use crate::negotiate;
-use crate::server::{Call, Place, Reply};
 use crate::status::{ApiError, Cause};
 use crate::{body, object, write};
 

@@ -1,60 +1,21 @@
 //! The server itself: spaces, and the way of a request.
 
 mod http;
-mod space;
+mod prepare;
 
-use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, RwLock, Weak};
-use std::time::Duration;
+use std::sync::Arc;
 
 use axum::body::Body;
-use serde_json::Value;
 use tideline_store::{Commit, CommitOutcome, Compare, Op, Store};
 use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
-pub(crate) use self::http::{Call, Content, Place, Reply, failure};
-pub(crate) use self::space::{Space, is_deleting, spaces_at};
-use crate::catalog::Definition;
+pub(crate) use self::http::failure;
 use crate::controllers;
-use crate::filled_field::FilledField;
-use crate::identity::{Admission, Authorizer, Identity};
+use crate::identity::Identity;
 use crate::keys;
 use crate::schema::validate::is_dns_label;
-use crate::status::ApiError;
-use crate::virtual_list::Run;
-use crate::virtual_resource::VirtualResource;
-
-/// What holds for the whole server.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// What `/version` says; clients decide by it what the server can do.
-    pub git_version: String,
-    /// The least time between two bookmarks of one watch.
-    pub bookmark_interval: Duration,
-}
-
-impl Default for Config {
-    fn default() -> Self {
-        Self { git_version: crate::schema::builtin().version().to_owned(), bookmark_interval: BOOKMARK_INTERVAL }
-    }
-}
-
-/// Real servers send a bookmark a minute. A quarter of that keeps an idle watch far from compaction at no cost.
-const BOOKMARK_INTERVAL: Duration = Duration::from_secs(15);
-
-/// What is particular to one space. Not stored: the embedder says it at every start.
-#[derive(Clone, Default)]
-pub struct SpaceConfig {
-    /// CustomResourceDefinitions that the space always has. Clients can neither delete nor change them.
-    pub crds: Vec<Value>,
-    pub virtual_resources: Vec<Arc<dyn VirtualResource>>,
-    pub filled_fields: Vec<Arc<dyn FilledField>>,
-    /// Decides for every identity but `system:masters`. Without one, everybody who is authenticated may do all.
-    pub authorizer: Option<Arc<dyn Authorizer>>,
-    /// Asked about every deletion, whoever's it is.
-    pub admission: Option<Arc<dyn Admission>>,
-}
+use crate::state::{Config, Inner, Space, SpaceConfig, State};
 
 /// Why the server or a space could not be set up.
 #[derive(Clone, Debug, thiserror::Error)]
@@ -82,16 +43,6 @@ pub struct ApiServer {
     _guard: DropGuard,
 }
 
-/// What requests and tasks share.
-pub(crate) struct Inner {
-    pub(crate) store: Arc<dyn Store>,
-    pub(crate) config: Config,
-    spaces: RwLock<BTreeMap<Arc<str>, Arc<Space>>>,
-    /// Definitions by digest, for as long as a catalog holds them.
-    compiled: Mutex<HashMap<[u8; 32], Weak<Definition>>>,
-    pub(crate) run: Run,
-}
-
 impl ApiServer {
     /// Opens all spaces that the store holds and starts the controller task.
     ///
@@ -99,8 +50,7 @@ impl ApiServer {
     ///
     /// The store failed, or a record in it cannot be read.
     pub async fn new(store: Arc<dyn Store>, config: Config) -> Result<Arc<Self>, Error> {
-        let (spaces, compiled) = (RwLock::default(), Mutex::default());
-        let inner = Arc::new(Inner { store, config, spaces, compiled, run: Run::begin() });
+        let inner = Arc::new(Inner::new(store, config));
         for (name, deleting) in inner.spaces_at(None).await? {
             let space = Space::new(&name, SpaceConfig::default(), deleting);
             inner.refresh(&space).await?;
@@ -136,7 +86,7 @@ impl ApiServer {
         let record = keys::space_record(name);
         let new = Commit {
             compare: vec![Compare::Absent(record.clone())],
-            ops: vec![Op::Put(record, space::record(space::State::Ready))],
+            ops: vec![Op::Put(record, State::Ready.record())],
         };
         match inner.store.commit(new).await? {
             CommitOutcome::Committed(_) => tracing::info!(space = name, "space created"),
@@ -165,8 +115,8 @@ impl ApiServer {
 
     /// The names of all spaces, in order.
     pub fn spaces(&self) -> Vec<Arc<str>> {
-        let spaces = self.inner.spaces.read().unwrap_or_else(std::sync::PoisonError::into_inner);
-        spaces.values().filter(|space| !space.is_deleting()).map(|space| Arc::clone(&space.name)).collect()
+        let spaces = self.inner.all_spaces();
+        spaces.iter().filter(|space| !space.is_deleting()).map(|space| Arc::clone(&space.name)).collect()
     }
 
     /// Answers one request, whose path starts below the space, such as `/api/v1/namespaces`.
@@ -181,42 +131,5 @@ impl ApiServer {
 
     pub(crate) fn inner(&self) -> &Arc<Inner> {
         &self.inner
-    }
-}
-
-impl Inner {
-    pub(crate) fn space(&self, name: &str) -> Option<Arc<Space>> {
-        self.spaces.read().unwrap_or_else(std::sync::PoisonError::into_inner).get(name).cloned()
-    }
-
-    /// Every open space, those included that are being deleted.
-    pub(crate) fn all_spaces(&self) -> Vec<Arc<Space>> {
-        self.spaces.read().unwrap_or_else(std::sync::PoisonError::into_inner).values().cloned().collect()
-    }
-
-    fn spaces_mut(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<Arc<str>, Arc<Space>>> {
-        self.spaces.write().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    /// Opens a space that another process made.
-    pub(crate) async fn adopt(&self, name: &str) -> Result<(), tideline_store::Error> {
-        if self.space(name).is_some() {
-            return Ok(());
-        }
-        let space = Space::new(name, SpaceConfig::default(), false);
-        self.refresh(&space).await?;
-        // In the meantime the embedder may have opened it itself, with its configuration.
-        self.spaces_mut().entry(Arc::clone(&space.name)).or_insert(space);
-        Ok(())
-    }
-
-    /// Closes a space that is gone.
-    pub(crate) fn forget(&self, name: &str) {
-        self.spaces_mut().remove(name);
-    }
-
-    /// Finds the space of a request.
-    pub(crate) fn open(&self, name: &str) -> Result<Arc<Space>, ApiError> {
-        self.space(name).filter(|space| !space.is_deleting()).ok_or_else(|| ApiError::not_found("", "spaces", name))
     }
 }

@@ -8,7 +8,6 @@ use serde_json::{Value, json};
 use self::cells::Column;
 use crate::catalog::{Served, Source};
 use crate::object;
-use crate::render::partial;
 
 /// What a row says of its object besides the cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +74,7 @@ pub(crate) fn row(served: &Served, object: Value, include: Include) -> Value {
     let mut row = json!({"cells": cells});
     match include {
         Include::None => {}
-        Include::Metadata => row["object"] = partial(&object, true),
+        Include::Metadata => row["object"] = object::partial(&object, true),
         Include::Object => row["object"] = object,
     }
     row

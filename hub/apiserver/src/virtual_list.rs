@@ -5,7 +5,7 @@
 //! names the key behind which the list goes on, so what comes or goes before it moves nothing.
 
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -13,18 +13,18 @@ use futures::stream;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tideline_store::Revision;
-use tokio::time::Instant;
 
+use crate::call::{Call, Place, Reply};
 use crate::catalog::Served;
 use crate::fields;
 use crate::negotiate::Shape;
+use crate::paging::{LIMIT_MAX, decode_token, encode_token, expired_token, foreign_token};
 use crate::query::{ListOptions, VersionMatch};
-use crate::read::{LIMIT_MAX, decode_token, encode_token, expired_token, foreign_token};
 use crate::render::{Renderer, join, list_tail};
-use crate::server::{Call, Place, Reply};
 use crate::status::ApiError;
 use crate::table::Include;
-use crate::virtual_resource::{Listed, Next, Reader, VirtualResource, complete};
+use crate::virtual_read::{Next, Reader, complete};
+use crate::virtual_resource::{Listed, VirtualResource};
 
 /// How long a client may take from one page to the next, as with a real server by its usual compaction.
 const TOKEN_LIFETIME: Duration = Duration::from_mins(5);
@@ -34,38 +34,6 @@ const TOKEN_LIFETIME: Duration = Duration::from_mins(5);
 const PARTS_MAX: usize = 20;
 
 const TOKEN_VERSION: &str = "tideline.dev/computed/v1";
-
-/// One run of the server. What it computes is comparable with nothing that another run computed.
-pub(crate) struct Run {
-    id: String,
-    began: Instant,
-    /// The version at which all counters are zero: the microseconds from 1970 to the start. So versions rise from run to run,
-    /// for no counter moves a million times a second.
-    first: u64,
-}
-
-impl Run {
-    pub(crate) fn begin() -> Self {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        let first = u64::try_from(since.as_micros()).unwrap_or_default().max(1);
-        Self { id: uuid::Uuid::new_v4().to_string(), began: Instant::now(), first }
-    }
-
-    /// The version of what is computed while the counter is at `number`.
-    pub(crate) fn version(&self, number: u64) -> u64 {
-        self.first + number
-    }
-
-    /// The version of what is computed now.
-    pub(crate) fn current(&self, source: &dyn VirtualResource, space: &str) -> u64 {
-        self.version(source.changes(space).map_or(0, |counter| *counter.borrow()))
-    }
-
-    /// Where the counter was at a version; none of what an earlier run computed.
-    pub(crate) fn number(&self, version: u64) -> Option<u64> {
-        version.checked_sub(self.first)
-    }
-}
 
 /// Refuses what asks for a state that is not reached yet.
 pub(crate) fn not_in_the_future(asked: u64, current: u64) -> Result<(), ApiError> {

@@ -21,11 +21,13 @@ use tideline_store::Revision;
 use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
-use crate::server::{Call, Inner, Place, Reply};
+use crate::call::{Call, Place, Reply};
+use crate::state::Inner;
 use crate::status::ApiError;
 use crate::virtual_list::{not_in_the_future, too_old};
-use crate::virtual_resource::{Changed, ChangedGroup, Listed, Next, Reader, VirtualResource, complete};
-use crate::watch::{View, error_line};
+use crate::virtual_read::{Next, Reader, complete};
+use crate::virtual_resource::{Changed, ChangedGroup, Listed, VirtualResource};
+use crate::watch_view::{View, error_line};
 use crate::{fields, object};
 
 /// Shortest pause from one computation to the next: what changes all the time is told once a second.

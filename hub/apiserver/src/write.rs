@@ -14,12 +14,12 @@ use tideline_store::{Commit, CommitOutcome, Compare, Item, Op, Revision};
 
 pub(crate) use self::collection::delete_collection;
 pub(crate) use self::patch::{merge, patch, scale_patch};
+use crate::call::{Call, Place, Reply};
 use crate::catalog::{CRD_GROUP, CRDS};
 use crate::identity::Deletion;
 use crate::negotiate::{self, Shape};
 use crate::query::{DeleteOptions, WriteOptions};
 use crate::render::Renderer;
-use crate::server::{Call, Place, Reply};
 use crate::status::ApiError;
 use crate::{body, keys, object};
 

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 
-use super::{ResourceKind, Served, Source};
+use super::{Served, Source};
+use crate::resource_kind::ResourceKind;
 use crate::schema::Subresource;
 use crate::schema::field_error::{FieldError, FieldErrorKind};
 use crate::schema::validate::{is_dns_label, is_dns_subdomain};

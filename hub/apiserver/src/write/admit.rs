@@ -5,12 +5,12 @@ use serde_json::{Value, json};
 use tideline_store::Item;
 
 use super::Write;
+use crate::call::{Call, Place};
 use crate::catalog::{CRD_GROUP, CRDS, CUSTOM_CLEANUP, Definition, Source};
 use crate::fieldmanager::{self, Writer};
 use crate::negotiate::Format;
 use crate::schema::field_error::FieldError;
 use crate::schema::validate::validate_object;
-use crate::server::{Call, Place};
 use crate::status::{ApiError, Cause};
 use crate::{body, object, structural};
 

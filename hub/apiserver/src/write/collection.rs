@@ -4,8 +4,8 @@ use bytes::Bytes;
 use serde_json::json;
 
 use super::{Write, delete_options};
+use crate::call::{Call, Place, Reply};
 use crate::query::ListOptions;
-use crate::server::{Call, Place, Reply};
 use crate::status::ApiError;
 use crate::{fields, keys, object, read};
 

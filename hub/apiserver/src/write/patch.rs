@@ -6,11 +6,11 @@ use serde_json::Value;
 use tideline_store::Item;
 
 use super::{ATTEMPTS, Stored, Write, admit};
+use crate::call::{Call, Place, Reply};
 use crate::catalog::Source;
 use crate::fieldmanager::{self, ApplyError, Force};
 use crate::negotiate::{self, Format, PatchKind};
 use crate::schema::TypeRef;
-use crate::server::{Call, Place, Reply};
 use crate::status::{ApiError, Cause};
 use crate::{body, object, patch as patches};
 
@@ -255,7 +255,7 @@ pub(crate) async fn merge(
         write.check_version_if_named(name, &version, &item)?;
         let changed = tracked.admit_merged(&item, patched)?;
         match write.store_changed(&item, changed).await? {
-            Stored::Done(Reply { content: crate::server::Content::Json(object), .. }) => return Ok(object),
+            Stored::Done(Reply { content: crate::call::Content::Json(object), .. }) => return Ok(object),
             Stored::Done(_) => return Err(ApiError::internal("a write answered with something that is no object")),
             Stored::Again => {}
         }

@@ -3,18 +3,15 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 
-use axum::body::Body;
 use bytes::Bytes;
-use http::{Method, Request, StatusCode};
-use http_body_util::BodyExt;
 use ring::digest;
 use serde_json::{Value, json};
 use tideline_store::{Commit, KeyRange, Op, Revision, Store};
 
-use super::{ApiServer, Error, Inner, SpaceConfig};
+use super::{Inner, SpaceConfig};
 use crate::catalog::{CRD_GROUP, CRDS, Catalog, Definition};
 use crate::filled_field::FilledField;
-use crate::identity::{Admission, Authorizer, Identity};
+use crate::identity::{Admission, Authorizer};
 use crate::virtual_resource::VirtualResource;
 use crate::{keys, object};
 
@@ -25,9 +22,6 @@ const ERASE_BATCH: usize = 100;
 const _: () = assert!(ERASE_BATCH <= tideline_store::MAX_COMMIT_OPS);
 /// Entries of the table of compiled definitions at which those that nobody uses are dropped: 40 bytes each.
 const COMPILED_SWEEP: usize = 4_096;
-/// How often preparing a space is tried again when another writer is at the same object.
-const PREPARE_ATTEMPTS: usize = 5;
-
 /// A space as requests see it.
 pub(crate) struct Space {
     pub(crate) name: Arc<str>,
@@ -44,18 +38,20 @@ pub(crate) struct Space {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
+pub(crate) enum State {
     Ready,
     Deleting,
 }
 
-/// The value of a space's record.
-pub(super) fn record(state: State) -> Bytes {
-    let state = match state {
-        State::Ready => "Ready",
-        State::Deleting => "Deleting",
-    };
-    Bytes::from(json!({"schema": 1, "state": state}).to_string())
+impl State {
+    /// The value of the record of a space in this state.
+    pub(crate) fn record(self) -> Bytes {
+        let state = match self {
+            Self::Ready => "Ready",
+            Self::Deleting => "Deleting",
+        };
+        Bytes::from(json!({"schema": 1, "state": state}).to_string())
+    }
 }
 
 /// Whether a stored record says that its space is going.
@@ -64,7 +60,7 @@ pub(crate) fn is_deleting(record: &[u8]) -> bool {
 }
 
 impl Space {
-    pub(super) fn new(name: &str, config: SpaceConfig, deleting: bool) -> Arc<Self> {
+    pub(crate) fn new(name: &str, config: SpaceConfig, deleting: bool) -> Arc<Self> {
         let SpaceConfig { crds, virtual_resources, filled_fields, authorizer, admission } = config;
         Arc::new(Self {
             name: name.into(),
@@ -91,7 +87,7 @@ impl Space {
         self.deleting.load(Ordering::Acquire)
     }
 
-    pub(super) fn set_deleting(&self) {
+    pub(crate) fn set_deleting(&self) {
         self.deleting.store(true, Ordering::Release);
     }
 }
@@ -184,7 +180,7 @@ impl Inner {
     /// Removes everything of a space; the record goes last, so that an interrupted erasure is taken up again.
     pub(crate) async fn erase_space(&self, name: &str) -> Result<(), tideline_store::Error> {
         let record_key = keys::space_record(name);
-        let mark = Commit { compare: Vec::new(), ops: vec![Op::Put(record_key.clone(), record(State::Deleting))] };
+        let mark = Commit { compare: Vec::new(), ops: vec![Op::Put(record_key.clone(), State::Deleting.record())] };
         self.store.commit(mark).await?;
         let objects = KeyRange { start: keys::successor(&record_key), ..keys::space(name) };
         loop {
@@ -197,66 +193,5 @@ impl Inner {
         }
         self.store.commit(Commit { compare: Vec::new(), ops: vec![Op::Delete(record_key)] }).await?;
         Ok(())
-    }
-}
-
-impl ApiServer {
-    /// Makes what every space has, through the same door as any client.
-    pub(super) async fn prepare(&self, space: &Space, crds: &[Value]) -> Result<(), Error> {
-        for namespace in ["default", "kube-system"] {
-            let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
-            let (status, answer) = self.own(space, Method::POST, "/api/v1/namespaces", &body).await;
-            if !status.is_success() && status != StatusCode::CONFLICT {
-                let why = object::text(&answer, "/message").to_owned();
-                return Err(Error::Prepare { space: space.name.to_string(), why });
-            }
-        }
-        for crd in crds {
-            self.ensure_definition(space, crd).await?;
-        }
-        Ok(())
-    }
-
-    /// Creates a definition, or gives an existing one the configured spec, labels and annotations.
-    async fn ensure_definition(&self, space: &Space, crd: &Value) -> Result<(), Error> {
-        let name = object::name(crd);
-        let all = format!("/apis/{CRD_GROUP}/v1/{CRDS}");
-        let one = format!("{all}/{name}");
-        let mut answer = Value::Null;
-        for _ in 0..PREPARE_ATTEMPTS {
-            let (status, found) = self.own(space, Method::GET, &one, &Value::Null).await;
-            let (status, said) = if status == StatusCode::NOT_FOUND {
-                self.own(space, Method::POST, &all, crd).await
-            } else {
-                let mut wanted = found.clone();
-                wanted["spec"] = crd["spec"].clone();
-                for part in ["labels", "annotations"] {
-                    if let Some(value) = crd["metadata"].get(part) {
-                        wanted["metadata"][part] = value.clone();
-                    }
-                }
-                self.own(space, Method::PUT, &one, &wanted).await
-            };
-            if status.is_success() {
-                return Ok(());
-            }
-            answer = said;
-            if status != StatusCode::CONFLICT {
-                break;
-            }
-        }
-        let why = object::text(&answer, "/message").to_owned();
-        Err(Error::Definition { space: space.name.to_string(), name: name.to_owned(), why })
-    }
-
-    async fn own(&self, space: &Space, method: Method, path: &str, body: &Value) -> (StatusCode, Value) {
-        let body = if body.is_null() { Body::empty() } else { Body::from(body.to_string()) };
-        let mut request = Request::new(body);
-        *request.method_mut() = method;
-        *request.uri_mut() = path.parse().expect("paths of own objects are plain ASCII");
-        let response = self.call(&space.name, Identity::system(), request).await;
-        let status = response.status();
-        let bytes = response.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-        (status, serde_json::from_slice(&bytes).unwrap_or_default())
     }
 }
