@@ -4,6 +4,7 @@
 //! Reports are kept in memory: agents keep theirs until acknowledged, and send all again when this hub asks. A rollup is
 //! computed when it is read, from the ledger's assignments and the reports, so it cannot drift from either.
 
+mod alike;
 mod exact;
 mod held;
 mod made;
@@ -22,6 +23,7 @@ use tideline_common::{Digest, ObjectKey, Reason, SessionName, TargetId, Tombston
 
 use crate::limits::REPORTED_BYTES_BASE;
 use crate::placement::Change;
+use alike::Alike;
 use held::is_held;
 
 pub use exact::exact_status;
@@ -39,6 +41,7 @@ const SETTLED_AT: usize = 64;
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
     targets: BTreeMap<TargetId, TargetReports>,
+    alike: Alike,
     /// What is left of statuses of targets of which nothing else is known any more.
     left: BTreeMap<TargetId, Left>,
 }
@@ -139,7 +142,7 @@ impl Summary {
             if object.status.is_some() {
                 taken.changed.push(object.key.clone());
             }
-            known.insert(object);
+            known.insert(self.alike.once(object));
         }
         for tombstone in report.removed {
             taken.news.push(tombstone.key.clone());
@@ -205,12 +208,12 @@ impl Summary {
 
     /// What a target says of one object, if it speaks of this source.
     pub fn report(&self, target: TargetId, key: &ObjectKey, source: &Uid) -> Option<&Arc<ObjectReport>> {
-        self.targets.get(&target)?.objects.get(key).filter(|report| report.source_uid == *source)
+        self.target(target)?.report(key, source)
     }
 
     /// What a target says was made of one object, if it speaks of this source.
     pub fn made(&self, target: TargetId, key: &ObjectKey, source: &Uid) -> Option<&Arc<AssociatedReport>> {
-        self.targets.get(&target)?.made.get(key).filter(|made| made.source_uid == *source)
+        self.target(target)?.made(key, source)
     }
 }
 
@@ -218,6 +221,14 @@ impl TargetReports {
     fn with(left: Option<Left>) -> Self {
         let left = left.unwrap_or_default();
         Self { bytes: left.values().flat_map(BTreeMap::values).sum(), left, ..Self::default() }
+    }
+
+    fn report(&self, key: &ObjectKey, source: &Uid) -> Option<&Arc<ObjectReport>> {
+        self.objects.get(key).filter(|report| report.source_uid == *source)
+    }
+
+    fn made(&self, key: &ObjectKey, source: &Uid) -> Option<&Arc<AssociatedReport>> {
+        self.made.get(key).filter(|made| made.source_uid == *source)
     }
 
     pub fn objects(&self) -> impl Iterator<Item = &Arc<ObjectReport>> {
@@ -239,7 +250,7 @@ impl TargetReports {
         self.waiting
     }
 
-    fn insert(&mut self, report: ObjectReport) {
+    fn insert(&mut self, report: Arc<ObjectReport>) {
         let key = report.key.clone();
         if self.outlives(&report).is_some() {
             self.leave(&key);
@@ -253,7 +264,7 @@ impl TargetReports {
         }
         self.waiting.add(Waiting::of(&report));
         self.bytes += screen::weight(&report);
-        self.objects.insert(key, Arc::new(report));
+        self.objects.insert(key, report);
     }
 
     fn remove(&mut self, key: &ObjectKey) {
@@ -414,14 +425,15 @@ pub fn overview<'a>(
                 continue;
             }
         };
-        let report = summary.report(target, key, source);
+        let known = summary.target(target);
+        let report = known.and_then(|known| known.report(key, source));
         let standing = report.map(|report| ObjectStatus {
             progress: report.progress,
             health: report.health,
             current: input.is_some() && report.input == input,
             fresh: freshness,
         });
-        let made = report.and_then(|_| summary.made(target, key, source));
+        let made = known.filter(|_| report.is_some()).and_then(|known| known.made(key, source));
         if let Some(made) = made {
             overview.made.add(made.made.iter().map(|(kind, made)| (*kind, &made.tally)), freshness);
         }

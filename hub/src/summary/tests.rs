@@ -72,6 +72,25 @@ fn sum(summary: &Summary, freshness: &[Freshness], desired: &str) -> Overview {
 }
 
 #[test]
+fn what_many_targets_say_in_the_same_words_is_kept_once() {
+    let mut summary = Summary::default();
+    let (ready, failed) =
+        (|| report(Progress::Applied, Health::Ready, "b"), || report(Progress::Failed, Health::Ready, "b"));
+    for n in 1..=10 {
+        let said = if n % 5 == 0 { failed() } else { ready() };
+        summary.take(target(n), request(vec![said], Vec::new()));
+    }
+    let kept = |n| summary.report(target(n), &key(), &uid("source")).expect("it was said");
+    let same = |a, b| Arc::ptr_eq(kept(a), kept(b));
+    assert!((1..=9).filter(|n| n % 5 != 0).all(|n| same(1, n)) && same(5, 10) && !same(1, 5));
+    assert_eq!((&**kept(1), &**kept(5)), (&ready(), &failed()));
+    // Each is changed for itself.
+    summary.take(target(1), request(vec![failed()], Vec::new()));
+    let kept = |n| summary.report(target(n), &key(), &uid("source")).expect("it was said");
+    assert_eq!((&**kept(1), &**kept(2)), (&failed(), &ready()));
+}
+
+#[test]
 fn silence_is_unknown_and_an_old_input_is_not_ready() {
     let mut summary = Summary::default();
     summary.take(target(1), request(vec![report(Progress::Applied, Health::Ready, "v2")], Vec::new()));
