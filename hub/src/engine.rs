@@ -225,17 +225,25 @@ impl Engine {
         }
     }
 
-    /// When [`Engine::tick`] is to be called at the latest.
+    /// When [`Engine::tick`] or [`Engine::gather`] is to be called at the latest.
     pub fn timer(&self) -> Option<Monotonic> {
-        self.timer
-            .into_iter()
-            .chain(self.index.next_deadline())
-            .chain(self.approvals.next_end())
-            .chain(self.bounds.next_end())
-            .min()
+        self.next_tick().into_iter().chain(self.index.next_deadline()).min()
+    }
+
+    /// When [`Engine::tick`] is to be called at the latest, whatever else is under way.
+    pub fn next_tick(&self) -> Option<Monotonic> {
+        self.timer.into_iter().chain(self.approvals.next_end()).chain(self.bounds.next_end()).min()
+    }
+
+    /// Whether agents wait to be told what was committed: each [`Engine::tick`] tells some.
+    pub fn is_telling(&self) -> bool {
+        self.link.is_telling()
     }
 
     pub fn tick(&mut self, now: Monotonic) {
+        if self.link.is_telling() {
+            self.step(now, link::Event::TellMore);
+        }
         self.approvals_due(now);
         self.problems_due(now);
         if self.timer.is_some_and(|at| at <= now) {

@@ -6,15 +6,15 @@
 //! does I/O. The edges around the engine do: `committer` writes the ledger, `listener` and `service` bring the agents'
 //! requests, `statuses` writes into the spaces what came back. What a person does from elsewhere goes through a kubeconfig.
 //!
-//! Tasks of a hub: `ingest`; `committer`, which also calls the engine when its timer is due; `statuses`; the listener, with one
-//! task for each connection and one more for each HTTP/2 request; the controller of the API server; and those that look now
-//! and then: `heartbeat` (whether the engine answers), `approvals` (deletes those that ended), `reserve` (room on the disk),
-//! `compactor` (old revisions of the store). What takes long is done on threads of the runtime's pool: plans and reads of the
+//! Tasks of a hub: `ingest`; `committer`; `ticks`, which calls the engine when its timer is due, and while agents are left to
+//! be told something; `statuses`; the listener, with one task for each connection and one more for each HTTP/2 request; the
+//! controller of the API server; and those that look now and then: `heartbeat` (whether the engine answers), `approvals`
+//! (deletes those that ended), `reserve` (room on the disk), `compactor` (old revisions of the store). What takes long is done on threads of the runtime's pool: plans and reads of the
 //! store. Threads of their own: the writer of the store, and the health port.
 //!
 //! Channels: none between tasks. They share the engine behind one lock (`shared`), held for a step and never across I/O, which
-//! wakes the committer and `statuses` by a `Notify` each, and counts in a `watch` what changed for whoever watches virtual
-//! resources. A request of an agent waits on a `oneshot`; there are as many as the listener lets be under way.
+//! wakes the committer, `ticks` and `statuses` by a `Notify` each, and counts in a `watch` what changed for whoever watches
+//! virtual resources. A request of an agent waits on a `oneshot`; there are as many as the listener lets be under way.
 
 // How a hub is put together, and what it starts from.
 mod addresses;

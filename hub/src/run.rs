@@ -181,6 +181,7 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
     run.spawn("compactor", committer::compact(Arc::clone(&store), run.token().clone()));
     let clients =
         SPACES.iter().filter_map(|name| Some((name.parse::<SpaceName>().ok()?, client(&server, name)))).collect();
+    run.spawn("ticks", shared::tick(shared.clone(), run.token().clone()));
     run.spawn("statuses", statuses::run(shared.clone(), clients, run.token().clone()));
     run.spawn("health", health::serve_apart(health_listener, health, metrics, run.token().clone()));
 

@@ -34,6 +34,8 @@ struct Inner {
     work: Notify,
     /// A status may have to be written.
     statuses: Notify,
+    /// Agents wait to be told what was committed, or the next tick moved.
+    ticks: Notify,
     /// Counts changes of what virtual resources show.
     version: watch::Sender<u64>,
 }
@@ -46,6 +48,7 @@ impl Shared {
             started: Instant::now(),
             work: Notify::new(),
             statuses: Notify::new(),
+            ticks: Notify::new(),
             version: watch::Sender::new(0),
         };
         Self { inner: Arc::new(inner) }
@@ -69,9 +72,9 @@ impl Shared {
     #[track_caller]
     pub(crate) fn step<T>(&self, step: impl FnOnce(&mut Engine, Monotonic) -> T) -> T {
         let now = self.now();
-        let (result, work, look, moved) = self.hold(|engine| {
+        let (result, work, look, moved, tick) = self.hold(|engine| {
             let (version, timer, described) = (engine.view_changes.number(), engine.timer(), engine.is_redescribed());
-            let standing = engine.statuses_to_write();
+            let (standing, next) = (engine.statuses_to_write(), engine.next_tick());
             let result = step(engine, now);
             let work = engine.has_work() || engine.timer() != timer;
             // What is to be known of a target may be said in no report for long, as that several agents have its identity.
@@ -81,13 +84,17 @@ impl Shared {
             if let Some(version) = moved {
                 self.inner.version.send_replace(version);
             }
-            (result, work, look, moved)
+            let tick = engine.is_telling() || engine.next_tick() != next;
+            (result, work, look, moved, tick)
         });
         if work {
             self.inner.work.notify_one();
         }
         if moved.is_some() || look {
             self.inner.statuses.notify_one();
+        }
+        if tick {
+            self.inner.ticks.notify_one();
         }
         result
     }
@@ -160,7 +167,26 @@ impl Shared {
     }
 }
 
-/// Ticks every so often until `shutdown`, while the engine can be asked something. A store that does not take writes does not
+/// Ticks the engine when that is due, until `shutdown`: for the committer may plan or write for long. Of many agents that are
+/// to be told something some are told at a time, with whatever else is to be done in between.
+pub(crate) async fn tick(shared: Shared, shutdown: CancellationToken) -> Result<(), Infallible> {
+    loop {
+        let due = shared.read(Engine::next_tick).map(|at| shared.instant(at));
+        let woken = async {
+            tokio::select! {
+                () = shared.inner.ticks.notified() => {}
+                () = async { time::sleep_until(due.expect("the arm is off without a time")).await }, if due.is_some() => {}
+            }
+        };
+        if shutdown.run_until_cancelled(woken).await.is_none() {
+            return Ok(());
+        }
+        shared.step(Engine::tick);
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Beats every so often until `shutdown`, while the engine can be asked something. A store that does not take writes does not
 /// end that: the committer says so, and ends the process where a new one could do better.
 pub(crate) async fn beat(
     shared: Shared,

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -10,6 +11,8 @@ use tideline_apiserver::Identity;
 use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::{Decommission, Instance, ReportedRequest, SessionRequest};
 use tideline_common::{Capabilities, InstanceId, SessionName, SessionNumber};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::committer;
@@ -18,6 +21,7 @@ use crate::ledger::Ledger;
 use crate::link::core::{Config, Origin, Request};
 use crate::placement::Target;
 use crate::removal_guards::Fuse;
+use crate::shared;
 use crate::statuses::target_status;
 use crate::summary::Breach;
 use crate::summary::tests::all_is_well;
@@ -492,4 +496,18 @@ async fn an_agent_that_cannot_be_read_is_named_and_not_passed_over() {
     let refused = revoke(&newer, "t").await.unwrap_err();
     assert!(refused.to_string().contains("Agent of-a-newer-hub"), "{refused}");
     assert!(api.get("t").await.unwrap().annotations().contains_key(AGENT_KEY_ANNOTATION), "nothing is done by halves");
+}
+
+/// The committer does nothing, as while it plans or waits for the store.
+#[tokio::test(start_paused = true)]
+async fn silence_becomes_stale_whatever_is_planned_or_written() {
+    let (shared, shutdown) = (at_work(), CancellationToken::new());
+    let target: TargetId = TARGET.parse().unwrap();
+    let mut ticking = pin!(shared::tick(shared.clone(), shutdown.clone()));
+    for (seconds, then) in [(119, Freshness::Fresh), (2, Freshness::Stale)] {
+        assert!(timeout(Duration::from_secs(seconds), &mut ticking).await.is_err(), "it goes on");
+        assert_eq!(shared.read(|engine| engine.freshness(target)), then);
+    }
+    shutdown.cancel();
+    ticking.await.unwrap();
 }
