@@ -6,6 +6,8 @@
 
 #[path = "shared/apply.rs"]
 mod apply;
+#[path = "shared/filling.rs"]
+mod filling;
 #[path = "shared/gate.rs"]
 mod gate;
 #[path = "shared/objects.rs"]
@@ -98,8 +100,8 @@ async fn bare(assets: &Assets, shape: Shape, at_once: usize) -> Result<Duration>
     let seen = tokio::spawn(seen::all(own_client(&cluster).await?, objects::LABEL, shape.objects(), SYNC_MAX));
     let client = own_client(&cluster).await?;
     let began = Instant::now();
-    objects::apply_all(&client, &namespaces, at_once).await?;
-    objects::apply_all(&client, &manifests, at_once).await?;
+    filling::apply_all(&client, &namespaces, at_once).await?;
+    filling::apply_all(&client, &manifests, at_once).await?;
     Ok(seen.await??.duration_since(began))
 }
 

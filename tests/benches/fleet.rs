@@ -9,6 +9,8 @@ mod agent;
 mod apply;
 #[path = "shared/connect.rs"]
 mod connect;
+#[path = "shared/filling.rs"]
+mod filling;
 #[path = "shared/gate.rs"]
 mod gate;
 #[path = "shared/hub_process.rs"]
@@ -39,6 +41,7 @@ use uuid::Uuid;
 use crate::agent::{Told, micros};
 use crate::apply::apply;
 use crate::connect::connect;
+use crate::filling::{CONFIG_MAP_BYTES, FILLING, apply_all, padded};
 use crate::hub_process::{Hub, Probes, mebibytes, read};
 use crate::load::{Given, Load};
 
@@ -46,9 +49,6 @@ use crate::load::{Given, Load};
 const WHOLE_MAX: Duration = Duration::from_mins(10);
 /// Until idle time is measured.
 const SETTLING: Duration = Duration::from_secs(30);
-/// Requests at once that make what is measured.
-const FILLING: usize = 16;
-const CONFIG_MAP_BYTES: usize = 1_000;
 const GROUP: &str = "bench-group";
 /// Changes that are made, each after the last has reached everybody.
 const CHANGES: usize = 5;
@@ -112,8 +112,8 @@ async fn measure(arguments: &Arguments) -> Result<()> {
         binaries.directory().display()
     );
     println!(
-        "{:<38} {:>8} {:>8} {:>9} {:>9} {:>9} {:>12} {:>9} {:>9}",
-        "", "s", "CPU s", "agents' s", "RSS MiB", "HWM MiB", "ms: livez", "namespace", "rollup"
+        "{:<38} {:>8} {:>8} {:>9} {:>9} {:>9} {:>12} {:>12} {:>12}",
+        "", "s", "CPU s", "agents' s", "RSS MiB", "HWM MiB", "livez ms", "namespace ms", "rollup ms"
     );
     let hub = Hub::start(&binaries, Scratch::new("hub")?)?;
     let space = hub.ready().await?;
@@ -194,14 +194,9 @@ impl Hub {
     ) -> Result<()> {
         let used = self.process.cpu_time()?.saturating_sub(before.hub);
         let agents = agents.map(|agents| agents.process.cpu_time()).transpose()?.unwrap_or_default();
-        let waits = match probes {
-            Some(probes) => probes.longest().await,
-            None => Vec::new(),
-        };
-        let waits =
-            waits.iter().map(|wait| format!(" {:>9.0}", wait.as_secs_f64() * 1_000.0)).collect::<Vec<_>>().concat();
+        let waits = Probes::columns(probes).await;
         println!(
-            "{what:<38} {:>8.2} {:>8.2} {:>9.2} {:>9.1} {:>9.1}   {waits}",
+            "{what:<38} {:>8.2} {:>8.2} {:>9.2} {:>9.1} {:>9.1}{waits}",
             took.as_secs_f64(),
             used.as_secs_f64(),
             agents.saturating_sub(before.agents).as_secs_f64(),
@@ -245,31 +240,23 @@ fn since(before: u64, after: u64) -> Duration {
 
 /// Makes the objects of all groups, and what sends them out.
 async fn fill(space: &Client, groups: usize, objects: usize) -> Result<()> {
-    let make = async |manifests: Vec<Value>| {
-        let requests = stream::iter(&manifests).map(|manifest| apply(space, manifest));
-        requests.buffer_unordered(FILLING).try_collect::<()>().await
-    };
     let namespace =
         |group| json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("group-{group}")}});
-    make((0..groups).map(namespace).collect()).await?;
+    apply_all(space, &(0..groups).map(namespace).collect::<Vec<_>>(), FILLING).await?;
     let all = (0..groups).flat_map(|group| (0..objects).map(move |object| config_map(group, object, "")));
-    make(all.collect()).await?;
-    make((0..groups).map(placement).collect()).await
+    apply_all(space, &all.collect::<Vec<_>>(), FILLING).await?;
+    apply_all(space, &(0..groups).map(placement).collect::<Vec<_>>(), FILLING).await
 }
 
 fn config_map(group: usize, object: usize, value: &str) -> Value {
     let name = format!("config-{object:05}");
-    let mut manifest = json!({
+    let empty = json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": name, "namespace": format!("group-{group}"), "labels": {(GROUP): group.to_string()}},
         "data": {"value": value, "text": ""},
     });
-    let missing = CONFIG_MAP_BYTES.saturating_sub(manifest.to_string().len());
-    if let Some(text) = manifest.pointer_mut("/data/text") {
-        *text = Value::String("x".repeat(missing));
-    }
-    manifest
+    padded(empty, "/data/text", CONFIG_MAP_BYTES)
 }
 
 fn placement(group: usize) -> Value {

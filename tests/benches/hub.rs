@@ -7,6 +7,8 @@
 mod apply;
 #[path = "shared/connect.rs"]
 mod connect;
+#[path = "shared/filling.rs"]
+mod filling;
 #[path = "shared/gate.rs"]
 mod gate;
 #[path = "shared/hub_process.rs"]
@@ -107,12 +109,7 @@ async fn measure(arguments: &Arguments) -> Result<()> {
 
 async fn report(hub: &Hub, what: &str, took: Duration, cpu: Duration, probes: Option<Probes>) -> Result<()> {
     let used = hub.process.cpu_time()?.saturating_sub(cpu);
-    let waits = match probes {
-        Some(probes) => probes.longest().await,
-        None => Vec::new(),
-    };
-    let waits =
-        waits.iter().map(|wait| format!(" {:>12.0}", wait.as_secs_f64() * 1_000.0)).collect::<Vec<_>>().concat();
+    let waits = Probes::columns(probes.as_ref()).await;
     println!(
         "{what:<34} {:>9.2} {:>7.2} {:>9.1} {:>9.1}{waits}",
         took.as_secs_f64(),

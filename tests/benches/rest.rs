@@ -7,6 +7,8 @@
 mod apply;
 #[path = "shared/connect.rs"]
 mod connect;
+#[path = "shared/filling.rs"]
+mod filling;
 #[path = "shared/gate.rs"]
 mod gate;
 #[path = "shared/light.rs"]

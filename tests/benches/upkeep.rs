@@ -7,6 +7,8 @@
 mod apply;
 #[path = "shared/connect.rs"]
 mod connect;
+#[path = "shared/filling.rs"]
+mod filling;
 #[path = "shared/gate.rs"]
 mod gate;
 #[path = "shared/objects.rs"]
@@ -234,7 +236,7 @@ async fn changed_meanwhile(site: &mut Site) -> Result<Duration> {
     for manifest in &mut manifests {
         manifest["metadata"]["labels"][CHANGED_LABEL] = objects::SET.into();
     }
-    objects::apply_all(&site.space, &manifests, objects::FILLING).await?;
+    filling::apply_all(&site.space, &manifests, filling::FILLING).await?;
     let begun = Instant::now();
     site.start_agent(&["--patrol", NO_PATROL])?;
     Ok(site.seen(CHANGED_LABEL).await?.duration_since(begun))

@@ -12,12 +12,11 @@ use axum::routing::get;
 use clap::Args;
 use kube::config::Kubeconfig;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustls::pki_types::CertificateDer;
-use rustls::pki_types::pem::PemObject;
-use rustls::{ClientConfig, RootCertStore};
+use rustls::ClientConfig;
 use serde::{Deserialize, Serialize};
 use tideline_common::signature::SigningKey;
 use tideline_common::{Digest, TargetId};
+use tideline_tests::client_config;
 use tokio::net::TcpListener;
 
 use crate::agent::{Agent, Counts, Fleet};
@@ -71,13 +70,7 @@ pub(crate) async fn run(load: Load) -> Result<()> {
 fn route(admin: &Path) -> Result<(SocketAddr, Arc<ClientConfig>)> {
     let kubeconfig = Kubeconfig::read_from(admin)?;
     let cluster = kubeconfig.clusters.first().and_then(|named| named.cluster.clone()).context("a cluster")?;
-    let authority = cluster.certificate_authority_data.context("its authority")?;
-    let pem = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, authority)?;
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(&pem)?)?;
-    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec()];
-    let server: http::Uri = cluster.server.context("a server")?.parse()?;
+    let server: http::Uri = cluster.server.as_ref().context("a server")?.parse()?;
     let port = server.port_u16().context("a port")?;
-    Ok((SocketAddr::from((Ipv4Addr::LOCALHOST, port)), Arc::new(config)))
+    Ok((SocketAddr::from((Ipv4Addr::LOCALHOST, port)), Arc::new(client_config(&cluster)?)))
 }

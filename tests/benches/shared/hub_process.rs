@@ -17,7 +17,7 @@ use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::connect::connect;
 
-pub(crate) const START: Duration = Duration::from_mins(2);
+const START: Duration = Duration::from_mins(2);
 const ASK_EVERY: Duration = Duration::from_millis(20);
 
 /// A hub process.
@@ -100,9 +100,11 @@ impl Hub {
 }
 
 impl Probes {
-    /// The longest that anybody waited, of `/livez` first and then of the paths in their order.
-    pub(crate) async fn longest(&self) -> Vec<Duration> {
-        self.longest.lock().await.values().copied().collect()
+    /// Milliseconds that anybody waited at most, of `/livez` first and then of the paths in their order. Each has 13 columns.
+    pub(crate) async fn columns(probes: Option<&Self>) -> String {
+        let Some(Self { longest, .. }) = probes else { return String::new() };
+        let millis = |wait: &Duration| format!(" {:>12.0}", wait.as_secs_f64() * 1_000.0);
+        longest.lock().await.values().map(millis).collect::<Vec<_>>().concat()
     }
 }
 

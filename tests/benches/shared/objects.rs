@@ -4,24 +4,21 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Result, ensure};
-use futures::{StreamExt, TryStreamExt, stream};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, Client};
 use serde_json::{Value, json};
 use tideline_tests::eventually_ok;
 
 use crate::apply::apply;
+use crate::filling::{CONFIG_MAP_BYTES, FILLING, apply_all, padded};
 
 /// The label of all that a bench places; nothing else in a cluster has it.
 pub(crate) const LABEL: &str = "bench";
 pub(crate) const SET: &str = "set";
 pub(crate) const PLACEMENT: &str = "bench";
-/// Requests at once while a space is filled. It is not measured.
-pub(crate) const FILLING: usize = 16;
 /// Longest time until a hub has assigned all objects of a bench.
 const ASSIGNED_MAX: Duration = Duration::from_mins(5);
 
-const CONFIG_MAP_BYTES: usize = 1_000;
 const DEPLOYMENT_BYTES: usize = 2_500;
 
 /// How much of what.
@@ -53,12 +50,6 @@ impl Shape {
         all.sort_by_key(|(index, _)| *index);
         all.into_iter().map(|(_, manifest)| manifest).collect()
     }
-}
-
-/// Applies manifests on the server's side, so many at once.
-pub(crate) async fn apply_all(client: &Client, manifests: &[Value], at_once: usize) -> Result<()> {
-    let requests = stream::iter(manifests).map(|manifest| apply(client, manifest));
-    requests.buffer_unordered(at_once).try_collect().await
 }
 
 /// Fills a space.
@@ -153,13 +144,4 @@ fn deployment(namespace: &str, index: usize) -> Value {
         },
     });
     padded(empty, "/spec/template/spec/containers/0/env/1/value", DEPLOYMENT_BYTES)
-}
-
-/// Fills the text at `path` so that the manifest has so many bytes as JSON.
-fn padded(mut manifest: Value, path: &str, bytes: usize) -> Value {
-    let missing = bytes.saturating_sub(manifest.to_string().len());
-    if let Some(text) = manifest.pointer_mut(path) {
-        *text = Value::String("x".repeat(missing));
-    }
-    manifest
 }

@@ -17,10 +17,8 @@ use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use kube::config::Kubeconfig;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
-use tideline_tests::{Process, Scratch, ask_metric, eventually, require_binaries};
+use rustls::pki_types::ServerName;
+use tideline_tests::{Process, Scratch, ask_metric, client_config, eventually, require_binaries};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
@@ -181,12 +179,7 @@ async fn twenty_thousand_silent_connections_and_slow_bodies_keep_nobody_out_and_
 pub(crate) async fn tls(kubeconfig: &Path, hub: SocketAddr) -> Result<TlsStream<TcpStream>> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let cluster = kubeconfig.clusters[0].cluster.clone().context("a cluster")?;
-    let authority = cluster.certificate_authority_data.context("its authority")?;
-    let pem = base64::Engine::decode(&base64::engine::general_purpose::STANDARD, authority)?;
-    let mut roots = RootCertStore::empty();
-    roots.add(CertificateDer::from_pem_slice(&pem)?)?;
-    let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    let config = client_config(&cluster)?;
     let stream = TcpStream::connect(hub).await?;
     Ok(TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost")?, stream).await?)
 }
