@@ -241,7 +241,7 @@ impl Engine {
     }
 
     pub fn tick(&mut self, now: Monotonic) {
-        if self.link.is_telling() {
+        if self.is_telling() {
             self.step(now, link::Event::TellMore);
         }
         self.approvals_due(now);
