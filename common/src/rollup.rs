@@ -5,7 +5,7 @@
 //! equals recomputed by construction.
 
 use std::collections::BTreeMap;
-use std::ops::AddAssign;
+use std::ops::{AddAssign, Mul};
 
 use serde::{Deserialize, Serialize};
 
@@ -107,6 +107,27 @@ impl AddAssign for Counts {
         self.deleting += deleting;
         self.stale += stale;
         self.unknown += unknown;
+    }
+}
+
+/// The counts of so many targets where an object does the same.
+impl Mul<u64> for Counts {
+    type Output = Self;
+
+    fn mul(self, targets: u64) -> Self {
+        let Self { expected, reported, applied, ready, progressing, failed, withheld, deleting, stale, unknown } = self;
+        Self {
+            expected: expected * targets,
+            reported: reported * targets,
+            applied: applied * targets,
+            ready: ready * targets,
+            progressing: progressing * targets,
+            failed: failed * targets,
+            withheld: withheld * targets,
+            deleting: deleting * targets,
+            stale: stale * targets,
+            unknown: unknown * targets,
+        }
     }
 }
 

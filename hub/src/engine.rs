@@ -49,7 +49,7 @@ use crate::link::core::{self as link, HolderRecord, RequestId};
 use crate::link::http::Reply;
 use crate::placement::{Change, Index, SourceId};
 use crate::removal_guards::{Approvals, Fuse};
-use crate::summary::{Concern, Scope, Screened, Service, Summary, TargetReports, screen};
+use crate::summary::{Concern, Heard, Scope, Screened, Service, Summary, TargetReports, screen};
 use last_known::Inventory;
 use remembered::Memory;
 
@@ -95,6 +95,8 @@ pub struct Engine {
     fuse: Fuse,
     pub(crate) link: link::Core,
     pub(crate) summary: Summary,
+    /// How far each target is believed, as the link has it.
+    heard: Heard,
     pub(crate) targets: Targets,
     bounds: Bounds,
     memory: Memory,
@@ -150,6 +152,7 @@ impl Engine {
             fuse,
             link: link::Core::new(config),
             summary: Summary::default(),
+            heard: Heard::default(),
             targets: Targets::new(holders),
             bounds: Bounds::default(),
             memory: Memory::default(),
@@ -310,6 +313,19 @@ impl Engine {
         self.link.freshness(target).unwrap_or(Freshness::Unheard)
     }
 
+    /// A target may be believed more or less than before.
+    pub(super) fn believed_otherwise(&mut self, target: TargetId) {
+        self.hear(target);
+        self.target_reads_otherwise(target);
+    }
+
+    /// Has the set of targets that are believed be what the link says of this one.
+    pub(super) fn hear(&mut self, target: TargetId) {
+        if let Some(index) = self.ledger.index_of(target) {
+            self.heard.set(index, self.freshness(target));
+        }
+    }
+
     fn step(&mut self, now: Monotonic, event: link::Event) {
         let mut effects = link::Effects::new();
         let desk = LedgerView { ledger: &self.ledger, approvals: &self.approvals };
@@ -374,7 +390,7 @@ impl Engine {
                     self.moved_elsewhere();
                 }
                 if became_fresh {
-                    self.target_reads_otherwise(target);
+                    self.believed_otherwise(target);
                 }
             }
             link::Effect::Stale(target) => {
@@ -383,7 +399,7 @@ impl Engine {
                     warn!(sync_target = %target, "target is stale: nothing that says it is in sync within its deadline");
                 }
                 self.dirty.targets.insert(target);
-                self.target_reads_otherwise(target);
+                self.believed_otherwise(target);
             }
             link::Effect::Quarantined { target, cluster } => {
                 self.quarantined(now, target, cluster.as_ref());
@@ -411,15 +427,15 @@ impl Engine {
             screen(&view, service, known, report);
         self.summary.leave(target, &gone_while_assigned);
         let told = |summary: &Summary| {
-            let told = |known: &TargetReports| {
-                let leaving = known.decommission.map(|report| (report, known.held_count()));
-                (known.accepted, known.applied, known.conditions.clone(), known.waiting(), leaving)
+            let told = |known: TargetReports<'_>| {
+                let leaving = known.decommission().map(|report| (report, known.held_count()));
+                (known.accepted(), known.applied(), known.conditions().to_vec(), known.waiting(), leaving)
             };
             summary.target(target).map(told)
         };
         let former = told(&self.summary);
         let facts: Vec<_> = view.news(&report).collect();
-        let taken = self.summary.take(target, report);
+        let taken = self.summary.take(target, view.index(), report);
         let told_otherwise = told(&self.summary) != former;
         if told_otherwise {
             self.dirty.targets.insert(target);

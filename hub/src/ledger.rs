@@ -75,6 +75,7 @@ use crate::placement::{Assignment, GroupResource, PlacementId, SourceId};
 
 use crate::clean::Destination;
 
+pub use crate::bitmap::TargetIndex;
 pub use batch::{Batch, Committed, StaleBatch};
 pub use broken::{Absence, Missing, Restored, TargetContinuity, Void};
 pub use chunks::{CHUNK_BYTES_MAX, CHUNK_OPS_MAX, Write, chunked};
@@ -98,9 +99,6 @@ use missing_capabilities::MissingCapabilities;
 use pages::Pages;
 use removals::{Known, Removals};
 use tombstones::Tombstones;
-
-/// A target's dense number, as bitmaps hold it. Never given to another.
-pub type TargetIndex = u32;
 
 /// The state of everything that is assigned, and of every removal that is not confirmed. A copy shares with this all that
 /// neither has changed since: whoever plans or reads has one, and nobody waits for anybody.
@@ -262,9 +260,9 @@ impl<'a> SourceView<'a> {
         self.claim.kept_at
     }
 
-    /// Its entries and the targets that each is for, whether it holds the destination there or not.
-    pub fn entries(&self) -> impl Iterator<Item = (&'a Arc<Entry>, &'a RoaringBitmap)> + use<'a> {
-        self.claim.forms.iter().map(|form| (&form.entry, &form.targets))
+    /// Its entries with the targets that each is for.
+    pub fn entries(&self) -> impl Iterator<Item = EntryView<'a>> + use<'a> {
+        self.claim.forms.iter().map(|form| EntryView { form })
     }
 
     /// Whether the whole status is to come back from one of its targets.
@@ -281,6 +279,29 @@ impl<'a> SourceView<'a> {
     /// The assignment as it was made, as far as it is of this destination.
     pub fn assignment(&self) -> Assignment {
         self.claim.assignment()
+    }
+}
+
+/// What a source is to be at some of its targets.
+#[derive(Clone, Copy, Debug)]
+pub struct EntryView<'a> {
+    form: &'a claim::Form,
+}
+
+impl<'a> EntryView<'a> {
+    pub fn entry(&self) -> &'a Entry {
+        &self.form.entry
+    }
+
+    /// Whether its source holds the destination there or not.
+    pub fn targets(&self) -> &'a RoaringBitmap {
+        &self.form.targets
+    }
+
+    /// Those of some targets whose agents do not understand all that they would have to, by what that is.
+    pub fn too_old(&self, ledger: &Ledger, targets: &RoaringBitmap) -> Vec<(BTreeSet<Capability>, RoaringBitmap)> {
+        let needing = self.form.needing.as_ref();
+        needing.map(|needing| ledger.missing_capabilities.by_lack(&needing.needs, targets)).unwrap_or_default()
     }
 }
 
@@ -354,6 +375,11 @@ impl Ledger {
 
     pub fn target_at(&self, index: TargetIndex) -> Option<TargetId> {
         self.targets.get(&index).map(|state| state.id)
+    }
+
+    /// The numbers of all targets.
+    pub fn registered(&self) -> &RoaringBitmap {
+        &self.registered
     }
 
     /// Every registered target.

@@ -428,7 +428,7 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
         Freshness::Unheard => "Unknown",
     };
     let desired = engine.ledger.target(target).map(|view| view.version());
-    let applied = engine.summary.target(target).and_then(|reports| reports.applied);
+    let applied = engine.summary.target(target).and_then(TargetReports::applied);
     let mut status = json!({"phase": phase});
     if !outline.facts.agent_version.is_empty() {
         status["agentVersion"] = json!(outline.facts.agent_version);
@@ -452,7 +452,7 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
         Freshness::Unheard => condition("Ready", ("Unknown", "Unheard"), ""),
     };
     let mut problems: BTreeMap<Reason, &str> = BTreeMap::new();
-    for told in engine.summary.target(target).into_iter().flat_map(|reports| &reports.conditions) {
+    for told in engine.summary.target(target).into_iter().flat_map(TargetReports::conditions) {
         problems.entry(told.reason).or_insert(&told.message);
     }
     let seen = outline.problems.iter().filter(|problem| **problem != Reason::AgentTooOld);
@@ -606,7 +606,7 @@ fn decommissioned(engine: &Engine, target: TargetId, how: Decommission, freshnes
     let assigned = view.as_ref().map_or(0, TargetView::len);
     let removing = view.map_or(0, |view| view.tombstones().count());
     let reports = engine.summary.target(target);
-    let told = reports.and_then(|reports| reports.decommission).filter(|report| report.how == how);
+    let told = reports.and_then(TargetReports::decommission).filter(|report| report.how == how);
     if engine.is_decommissioned(target, how) {
         let message = format!("{end}; the SyncTarget may be deleted");
         return Some(condition("Decommissioned", ("True", done), &message));

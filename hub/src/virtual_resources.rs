@@ -231,7 +231,7 @@ struct Named {
 
 impl Named {
     fn of(engine: &Engine, outline: SourceOutline) -> Self {
-        let targets = outline.overview.worst.iter().map(|worst| engine.target_name(worst.target)).collect();
+        let targets = outline.overview.worst.iter().map(|worst| engine.target_name_at(worst.target)).collect();
         Self { outline, targets }
     }
 }

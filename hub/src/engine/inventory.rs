@@ -9,9 +9,10 @@ use tracing::{info, warn};
 
 use super::{Deletion, Engine, HolderWrite, LastKnown, RememberedTarget, TargetRecord};
 use crate::history_change::HistoryChange;
-use crate::ledger::PlaceChange;
+use crate::ledger::{PlaceChange, TargetIndex};
 use crate::link::core::{self as link, HolderRecord};
 use crate::placement::{Change, Part, Target};
+use crate::summary::TargetReports;
 
 impl Engine {
     /// The inventory shows a target. One without an agent's key takes part in placement, and no agent can speak for it.
@@ -229,7 +230,7 @@ impl Engine {
             self.targets.fell_silent(target);
         }
         self.step(now, link::Event::TargetClosed { target, why });
-        self.target_reads_otherwise(target);
+        self.believed_otherwise(target);
     }
 
     /// Whether an agent must not enrol with this key: it was revoked of any target, and no other is served by it.
@@ -241,6 +242,11 @@ impl Engine {
     /// has not shown yet.
     pub fn target_name(&self, target: TargetId) -> String {
         self.known_name(target).cloned().unwrap_or_else(|| target.to_string())
+    }
+
+    /// The same, by its number.
+    pub fn target_name_at(&self, index: TargetIndex) -> String {
+        self.ledger.target_at(index).map_or_else(|| index.to_string(), |target| self.target_name(target))
     }
 
     fn known_name(&self, target: TargetId) -> Option<&String> {
@@ -325,7 +331,7 @@ impl Engine {
     /// nothing is left.
     pub fn is_decommissioned(&self, target: TargetId, how: Decommission) -> bool {
         let rest = self.ledger.target(target).map_or(0, |view| view.len() + view.tombstones().count());
-        let told = self.summary.target(target).and_then(|reports| reports.decommission);
+        let told = self.summary.target(target).and_then(TargetReports::decommission);
         how != Decommission::No && rest == 0 && told.is_some_and(|report| report.how == how && report.left == 0)
     }
 

@@ -147,34 +147,42 @@ impl Engine {
 
     pub(super) fn outline(&self, whole: &Whole<'_>) -> SourceOutline {
         let expected = whole.views.iter().flat_map(|view| self.expected(*view));
-        let leaving = whole.removals.iter().flat_map(|removal| {
-            let targets = removal.targets.iter().filter_map(|index| self.ledger.target_at(index));
-            targets.map(|target| (target, removal.key))
-        });
+        let leaving = whole.removals.iter().map(|removal| (removal.key, &removal.targets & self.ledger.registered()));
         let destinations: BTreeSet<_> = whole.destinations().cloned().collect();
         SourceOutline {
             key: whole.place().expect("a source that is nowhere is none"),
             destinations: destinations.into_iter().collect(),
             generation: whole.views.first().map_or(0, SourceView::generation),
-            overview: overview(&self.summary, &whole.source.uid, expected, leaving),
+            overview: overview(&self.summary, &self.heard, &whole.source.uid, expected, leaving),
             source: whole.source.clone(),
         }
     }
 
+    /// How much an outline looks at: sets of copies, and single ones.
+    pub(super) fn looks(&self, whole: &Whole<'_>) -> usize {
+        let apart = |key| self.summary.kept_apart(key, &whole.source.uid);
+        let placed = whole.views.iter().map(|view| view.entries().count() * (1 + apart(view.key())));
+        placed.sum::<usize>() + whole.removals.iter().map(|removal| 1 + apart(removal.key)).sum::<usize>()
+    }
+
     fn expected<'a>(&'a self, view: SourceView<'a>) -> impl Iterator<Item = Expectation<'a>> + use<'a> {
         let (held, key) = (view.held(), view.key());
-        view.entries().filter(|(entry, _)| !entry.implied).flat_map(move |(entry, targets)| {
-            targets.iter().filter_map(move |index| {
-                let target = self.ledger.target_at(index)?;
-                let missing = view.too_old_for(&self.ledger, index);
-                let due = match entry.state {
-                    _ if !held.contains(index) => Due::Another,
-                    _ if !missing.is_empty() => Due::TooOld(upgrade(&missing)),
-                    EntryState::Apply => Due::Input(entry.input),
-                    EntryState::Hold(_) | EntryState::Withheld(_) => Due::NothingNew,
-                };
-                Some(Expectation { target, key, due, freshness: self.freshness(target) })
-            })
+        view.entries().filter(|entry| !entry.entry().implied).flat_map(move |entry| {
+            let targets = entry.targets() & self.ledger.registered();
+            let another = &targets - held;
+            let mut told = targets - &another;
+            let mut parts = vec![(Due::Another, another)];
+            for (missing, too_old) in entry.too_old(&self.ledger, &told) {
+                told -= &too_old;
+                parts.push((Due::TooOld(upgrade(&missing)), too_old));
+            }
+            let due = match entry.entry().state {
+                EntryState::Apply => Due::Input(entry.entry().input),
+                EntryState::Hold(_) | EntryState::Withheld(_) => Due::NothingNew,
+            };
+            parts.push((due, told));
+            let parts = parts.into_iter().filter(|(_, targets)| !targets.is_empty());
+            parts.map(move |(due, targets)| Expectation { key, due, targets })
         })
     }
 
@@ -266,13 +274,6 @@ impl<'a> Copies<'a> {
 }
 
 impl Whole<'_> {
-    /// How many copies an outline of it looks at.
-    pub(super) fn copies(&self) -> usize {
-        let placed: u64 = self.views.iter().map(|view| view.assigned().len()).sum();
-        let leaving: u64 = self.removals.iter().map(|removal| removal.targets.len()).sum();
-        usize::try_from(placed + leaving).unwrap_or(usize::MAX)
-    }
-
     fn place(&self) -> Option<ObjectKey> {
         self.destinations().next().map(|key| self.source.key(&key.kind))
     }

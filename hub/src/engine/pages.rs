@@ -26,7 +26,8 @@ pub enum Within<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct PageBound {
     pub rows: usize,
-    /// Places and copies that may be looked at. One object of a page of outlines may exceed it by its own copies.
+    /// Places that may be looked at, and copies of those that are looked at one by one. One object of a page of outlines may
+    /// exceed it by its own.
     pub looks: usize,
 }
 
@@ -71,7 +72,7 @@ impl Engine {
             let position = PagePosition { place: place.clone(), line: None };
             looks += 1;
             if let Some(whole) = wholes.last() {
-                looks += whole.copies();
+                looks += self.looks(whole);
                 rows.push((position.clone(), self.outline(whole)));
             }
             last = Some(position);

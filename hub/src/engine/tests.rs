@@ -124,6 +124,7 @@ impl Hub {
     fn persist(&mut self) {
         loop {
             self.reads_views();
+            self.believes_what_the_link_does();
             let work = self.engine.work(committer::fresh(self.now));
             if work.is_empty() {
                 return;

@@ -204,6 +204,7 @@ impl Engine {
         self.moved(committed.places);
         for (target, _) in committed.registered {
             self.place_target(target);
+            self.hear(target);
             self.told = true;
         }
         self.ask_again(now, &affected);

@@ -47,6 +47,23 @@ impl MissingCapabilities {
         targets.fold(RoaringBitmap::new(), |all, targets| all | targets)
     }
 
+    /// Those of some targets that lack any of these, by what they lack of them.
+    pub(super) fn by_lack(
+        &self,
+        needs: &BTreeSet<Capability>,
+        targets: &RoaringBitmap,
+    ) -> Vec<(BTreeSet<Capability>, RoaringBitmap)> {
+        let mut parts = vec![(BTreeSet::new(), self.any_of(needs) & targets)];
+        for (needed, lacking) in needs.iter().filter_map(|needed| Some((needed, self.by_capability.get(needed)?))) {
+            for (lack, part) in std::mem::take(&mut parts) {
+                let (with, without) = (&part & lacking, part - lacking);
+                let more = lack.iter().chain([needed]).copied().collect();
+                parts.extend([(more, with), (lack, without)].into_iter().filter(|(_, part)| !part.is_empty()));
+            }
+        }
+        parts
+    }
+
     /// Whether an agent that understands this, and no more, is told what it is to be told.
     pub(super) fn is_told_to(&self, target: TargetIndex, understands: &Capabilities) -> bool {
         self.of(target) == understands.missing()

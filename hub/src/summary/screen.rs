@@ -10,6 +10,7 @@
 //! [`Breach`]. So whoever has an agent's key can say wrong things of that target's own objects, and nothing else.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use tideline_common::health::truncate;
 use tideline_common::limits::{
@@ -82,16 +83,14 @@ pub struct Screened {
 pub fn screen(
     scope: &impl Scope,
     service: Service,
-    known: Option<&TargetReports>,
+    known: Option<TargetReports<'_>>,
     report: ReportedRequest,
 ) -> Screened {
-    let nothing = TargetReports::default();
-    let known = known.unwrap_or(&nothing);
     let mut screen = Screen {
         scope,
         known,
-        held: known.held.len(),
-        bytes: known.bytes,
+        held: known.map_or(0, TargetReports::held_count),
+        bytes: known.map_or(0, TargetReports::bytes),
         bytes_max: REPORTED_BYTES_BASE + REPORTED_BYTES_PER_OBJECT * scope.assigned(),
         said: BTreeSet::new(),
         dropped: 0,
@@ -126,7 +125,7 @@ pub fn screen(
 
 struct Screen<'a, S> {
     scope: &'a S,
-    known: &'a TargetReports,
+    known: Option<TargetReports<'a>>,
     held: usize,
     bytes: usize,
     bytes_max: usize,
@@ -154,6 +153,16 @@ impl<S: Scope> Screen<'_, S> {
         }
     }
 
+    /// What was said of a place before.
+    fn said(&self, key: &ObjectKey) -> Option<&Arc<ObjectReport>> {
+        self.known?.said(key)
+    }
+
+    /// What is kept of an object before this is said, and after it.
+    fn weights(&self, report: &ObjectReport) -> (usize, usize) {
+        self.known.map_or_else(|| (0, weight(report)), |known| known.weights(report))
+    }
+
     /// Whether it is the first word about an object: an agent says one in a report. What room there is, is reckoned with what is
     /// known of the object from before.
     fn is_first(&mut self, kind: Kind, key: &ObjectKey) -> bool {
@@ -175,7 +184,7 @@ impl<S: Scope> Screen<'_, S> {
 
     /// Whether something is to be removed there, or was said to stand there.
     fn removal(&mut self, key: &ObjectKey, source: &Uid) -> bool {
-        let told = self.known.objects.get(key).is_some_and(|object| object.source_uid == *source);
+        let told = self.said(key).is_some_and(|object| object.source_uid == *source);
         match self.scope.concern(key, source) {
             Concern::Assigned | Concern::Leaving => true,
             Concern::Nothing => {
@@ -194,7 +203,7 @@ impl<S: Scope> Screen<'_, S> {
                     self.breaches.insert(Breach::Size);
                     return false;
                 }
-                if !self.known.held.contains(&object.key) {
+                if !self.known.is_some_and(|known| known.is_held(&object.key)) {
                     if self.held >= DESIRED_OBJECTS_MAX {
                         self.breaches.insert(Breach::Held);
                         return false;
@@ -222,13 +231,13 @@ impl<S: Scope> Screen<'_, S> {
     /// Whether there is room for it, if need be without its status. What is known of an object is heard to change, though a
     /// status that was said before still takes its room.
     fn fits(&mut self, object: &mut ObjectReport) -> bool {
-        let (mut former, mut bytes) = self.known.weights(object);
+        let (mut former, mut bytes) = self.weights(object);
         if !self.has_room(former, bytes) {
             self.breaches.insert(Breach::Bytes);
             without_status(object);
-            (former, bytes) = self.known.weights(object);
+            (former, bytes) = self.weights(object);
         }
-        let is_known = self.known.objects.get(&object.key).is_some_and(|known| known.source_uid == object.source_uid);
+        let is_known = self.said(&object.key).is_some_and(|known| known.source_uid == object.source_uid);
         let stays = bytes > weight(object);
         self.takes(if is_known && stays { former.max(bytes) } else { former }, bytes)
     }
@@ -263,7 +272,7 @@ impl<S: Scope> Screen<'_, S> {
             self.breaches.insert(Breach::Size);
             return false;
         }
-        let fits = self.takes(self.known.made_weight(&made.key), bytes);
+        let fits = self.takes(self.known.map_or(0, |known| known.made_weight(&made.key)), bytes);
         if !fits {
             self.breaches.insert(Breach::Bytes);
         }

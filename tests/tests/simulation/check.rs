@@ -7,6 +7,7 @@ use tideline_common::wire::v1::{Continuity, Decommission, DecommissionReport, Ob
 use tideline_common::{
     ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Entry, EntryState, Formers, ObjectKey, Ownership, Reason,
 };
+use tideline_hub::summary::TargetReports;
 
 use crate::world::World;
 
@@ -197,7 +198,7 @@ impl World {
 
     /// The hub knows how far it is, and there is nothing else to report.
     pub(crate) fn check_decommissioned(&self, how: Decommission) {
-        let told = self.hub.summary.target(self.hub.target()).and_then(|reports| reports.decommission);
+        let told = self.hub.summary.target(self.hub.target()).and_then(TargetReports::decommission);
         let left = self.hub.tombstones();
         assert_eq!(told, Some(DecommissionReport { how, left: left.len() as u64 }), "{left:?}");
     }

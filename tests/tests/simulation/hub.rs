@@ -584,7 +584,7 @@ impl Hub {
                 assert!(breaches.is_empty(), "an agent that keeps to the protocol is in breach: {breaches:?}");
                 self.dropped |= dropped > 0;
                 let facts: Vec<_> = view.news(&report).collect();
-                let taken = self.summary.take(target, report);
+                let taken = self.summary.take(target, view.index(), report);
                 *confirms |= taken.confirms();
                 self.changes.extend(taken.changes(target, facts));
             }

@@ -1,8 +1,12 @@
 //! Outlines and reports, page by page.
 
 use proptest::prelude::*;
+use serde_json::value::RawValue;
+use tideline_common::wire::v1::ObjectReport;
 
 use super::*;
+use crate::summary::tests::all_is_well;
+use crate::summary::withheld_for_another;
 
 pub(super) const ALL: PageBound = PageBound { rows: usize::MAX, looks: usize::MAX };
 
@@ -51,6 +55,18 @@ impl Hub {
         self.engine.index.apply(&space(), &config_maps(), clean::read(&object).unwrap());
         self.persist();
         self.pass(SETTLE);
+    }
+
+    fn all_say_a_status(&mut self) {
+        for (target, index) in self.engine.ledger.targets() {
+            let view = self.engine.ledger.target(target).unwrap();
+            let said = view.entries().map(|entry| ObjectReport {
+                status: Some(RawValue::from_string("{}".to_owned()).unwrap().into()),
+                ..withheld_for_another(&entry.key, &entry.source.uid)
+            });
+            let report = ReportedRequest { objects: said.collect(), ..all_is_well() };
+            self.engine.summary.take(target, index, report);
+        }
     }
 
     /// One page by the names of its rows, and where the next one begins.
@@ -102,15 +118,19 @@ fn a_list_is_in_the_order_of_places_and_a_namespace_is_a_part_of_it() {
 
 #[test]
 fn a_page_ends_where_it_has_looked_at_enough() {
-    let hub = Hub::with(6).with_targets(3);
-    let lengths = |view, rows, looks| -> Vec<usize> {
+    let mut hub = Hub::with(6).with_targets(3);
+    let lengths = |hub: &Hub, view, rows, looks| -> Vec<usize> {
         let pages = hub.pages(view, Within::Namespaces, PageBound { rows, looks });
         pages.iter().map(Vec::len).collect()
     };
-    // Each object is one look, and each of its four copies another.
-    assert_eq!(lengths(View::Outlines, 4, 1_000), [4, 2]);
-    assert_eq!(lengths(View::Outlines, 100, 10), [2, 2, 2]);
-    assert_eq!(lengths(View::Outlines, 100, 1), [1; 6]);
+    // Each object is one look, and the set of its four copies another.
+    assert_eq!(lengths(&hub, View::Outlines, 4, 1_000), [4, 2]);
+    assert_eq!(lengths(&hub, View::Outlines, 100, 6), [3, 3]);
+    hub.all_say_a_status();
+    // Each of the copies is one too, for its status differs.
+    assert_eq!(lengths(&hub, View::Outlines, 100, 12), [2, 2, 2]);
+    assert_eq!(lengths(&hub, View::Outlines, 100, 1), [1; 6]);
+    let lengths = |view, rows, looks| lengths(&hub, view, rows, looks);
     assert_eq!(lengths(View::Lines, 9, 1_000), [9, 9, 6], "in the midst of an object");
     assert_eq!(lengths(View::Lines, 1, 1), [1; 24]);
 }

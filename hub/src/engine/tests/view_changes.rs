@@ -24,6 +24,13 @@ impl Row {
 }
 
 impl Hub {
+    /// Rollups believe targets as far as the link does.
+    pub(super) fn believes_what_the_link_does(&self) {
+        for (target, index) in self.engine.ledger.targets() {
+            assert_eq!(self.engine.heard.of(index), self.engine.freshness(target), "{target}");
+        }
+    }
+
     fn rows(&self) -> BTreeMap<ObjectKey, Row> {
         let mut rows: BTreeMap<ObjectKey, Row> = BTreeMap::new();
         for within in [Within::Namespaces, Within::Cluster] {

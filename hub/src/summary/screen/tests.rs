@@ -9,8 +9,10 @@ use tideline_common::wire::v1::{Decommission, DecommissionReport, Terminal, Term
 use tideline_common::{AssociatedKind, GroupKind, SessionName, TargetId, Tombstone};
 
 use super::super::Summary;
+use super::super::target::Known;
 use super::super::tests::all_is_well;
 use super::*;
+use crate::bitmap::TargetIndex;
 
 /// One object is assigned, and one is leaving.
 struct Two;
@@ -42,9 +44,13 @@ impl Scope for All {
     }
 }
 
+const INDEX: TargetIndex = 1;
+
 /// What is known of a target, so many bytes of it.
-fn known_of(bytes: usize) -> TargetReports {
-    TargetReports { bytes, ..TargetReports::default() }
+fn known_of(bytes: usize) -> Known {
+    let mut known = Known::new(INDEX, BTreeMap::new());
+    known.bytes = bytes;
+    known
 }
 
 fn key(name: &str) -> ObjectKey {
@@ -197,7 +203,7 @@ fn a_message_has_so_many_words() {
 #[test]
 fn removals_are_confirmed_of_what_is_leaving_or_was_told() {
     let mut summary = Summary::default();
-    summary.take(target(), saying(vec![word("held", "h", Progress::DeletionHeld)]));
+    summary.take(target(), INDEX, saying(vec![word("held", "h", Progress::DeletionHeld)]));
     let removed = [("leaving", "l"), ("held", "h"), ("invented", "i")];
     let removed = removed.map(|(name, source)| Tombstone { key: key(name), source: uid(source) });
     let ran = |Tombstone { key, source }: &Tombstone| TerminalFact {
@@ -229,11 +235,11 @@ fn a_target_has_room_for_so_much_and_what_it_says_again_takes_none() {
         let found =
             screen(&Two, Service::InPlace, summary.target(target()), page(number * 1_000, (number + 1) * 1_000));
         kept += found.report.objects.len();
-        summary.take(target(), found.report);
+        summary.take(target(), INDEX, found.report);
     }
     assert!(kept > 10_000 && kept < statuses * 1_000, "{kept}");
     let known = summary.target(target()).expect("it was taken in");
-    assert!(known.bytes <= REPORTED_BYTES_BASE + REPORTED_BYTES_PER_OBJECT);
+    assert!(known.bytes() <= REPORTED_BYTES_BASE + REPORTED_BYTES_PER_OBJECT);
     assert_eq!(
         screen(&Two, Service::InPlace, Some(known), page(0, 1_000)).report.objects.len(),
         1_000,
@@ -250,15 +256,15 @@ fn what_a_target_says_of_what_leaves_it_has_the_room_that_it_had() {
     let said = |status| {
         saying(vec![ObjectReport { status, message: "m".repeat(9), ..word("leaving", "l", Progress::DeletionHeld) }])
     };
-    summary.take(target(), said(Some(status(STATUS_BYTES_MAX / 2))));
+    summary.take(target(), INDEX, said(Some(status(STATUS_BYTES_MAX / 2))));
     let more = REPORTED_BYTES_BASE + 2 * REPORTED_BYTES_PER_OBJECT;
     summary.targets.get_mut(&target()).expect("it was taken in").bytes += more;
     let shorter = said(Some(status(1)));
     let found = screen(&Two, Service::InPlace, summary.target(target()), shorter.clone());
     assert_eq!((found.breaches, &found.report.objects), (BTreeSet::new(), &shorter.objects));
-    summary.take(target(), found.report);
+    summary.take(target(), INDEX, found.report);
     let known = summary.target(target()).expect("it was taken in");
-    assert_eq!(known.bytes, more + weight(&shorter.objects[0]));
+    assert_eq!(known.bytes(), more + weight(&shorter.objects[0]));
     // What is longer than before has no room but without its status.
     let found = screen(&Two, Service::InPlace, Some(known), said(Some(status(2))));
     assert_eq!(found.breaches, BTreeSet::from([Breach::Bytes]));
@@ -273,7 +279,7 @@ fn a_status_takes_its_room_until_another_is_said_or_nothing_is_assigned() {
         let Screened { report, gone_while_assigned, breaches, .. } =
             screen(&All, Service::InPlace, summary.target(target()), report);
         summary.leave(target(), &gone_while_assigned);
-        summary.take(target(), report.clone());
+        summary.take(target(), INDEX, report.clone());
         (report, breaches)
     };
     let object = |name: usize, status| ObjectReport { status, ..word(&name.to_string(), "a", Progress::Applied) };
@@ -292,22 +298,22 @@ fn a_status_takes_its_room_until_another_is_said_or_nothing_is_assigned() {
     });
     assert!(full.is_some_and(|full| full <= most + 1), "{full:?}");
     // Nor does it begin anew when what it said is forgotten.
-    let before = summary.target(target()).unwrap().bytes;
+    let before = summary.target(target()).unwrap().bytes();
     summary.forget_words(target());
     assert!(summary.target(target()).is_none());
-    summary.take(target(), saying(Vec::new()));
-    let after = summary.target(target()).unwrap().bytes;
+    summary.take(target(), INDEX, saying(Vec::new()));
+    let after = summary.target(target()).unwrap().bytes();
     assert!(after > before - before / 10, "{before}, {after}");
     // In the place of what it said before.
     let (report, _) = says(&mut summary, saying(vec![object(0, Some(status(STATUS_BYTES_MAX - 20)))]));
     assert!(report.objects[0].status.is_some());
     summary.settle(target(), |_, _| true);
-    let before = summary.target(target()).unwrap().bytes;
+    let before = summary.target(target()).unwrap().bytes();
     summary.settle(target(), |_, _| panic!("no more is left than was"));
     summary.targets.get_mut(&target()).unwrap().settled = 0;
     summary.settle(target(), |_, _| false);
     let known = summary.target(target()).unwrap();
-    assert!(known.left.is_empty() && known.bytes < before / 2, "{before}, {}", known.bytes);
+    assert!(known.known.left.is_empty() && known.bytes() < before / 2, "{before}, {}", known.bytes());
 }
 
 #[test]
@@ -323,7 +329,7 @@ fn no_more_is_held_than_a_set_has() {
             assert_eq!((found.breaches, found.report.objects.len()), (BTreeSet::from([Breach::Held]), 0));
             return;
         }
-        summary.take(target(), found.report);
+        summary.take(target(), INDEX, found.report);
     }
 }
 
@@ -366,8 +372,8 @@ proptest! {
                 ..saying(objects.into_iter().map(object).collect())
             };
             let found = screen(&All, Service::InPlace, summary.target(target()), report);
-            summary.take(target(), found.report);
-            let bytes = summary.target(target()).expect("it was taken in").bytes;
+            summary.take(target(), INDEX, found.report);
+            let bytes = summary.target(target()).expect("it was taken in").bytes();
             prop_assert!(bytes <= REPORTED_BYTES_BASE + REPORTED_BYTES_PER_OBJECT, "{}", bytes);
         }
     }
@@ -392,12 +398,12 @@ proptest! {
                 let made = AssociatedReport { key, source_uid, made };
                 ReportedRequest { associated: vec![made], ..saying(vec![object]) }
             };
-            summary.take(target(), ReportedRequest { session: SessionName::new(session, 1), ..report });
+            summary.take(target(), INDEX, ReportedRequest { session: SessionName::new(session, 1), ..report });
             let known = summary.target(target()).expect("it was taken in");
-            let objects: usize = known.objects.values().map(|object| weight(object)).sum();
-            let made: usize = known.made.values().map(|made| made_weight(made)).sum();
-            let left: usize = known.left.values().flat_map(BTreeMap::values).sum();
-            prop_assert_eq!(known.bytes, objects + made + left);
+            let objects: usize = known.objects().map(|object| weight(object)).sum();
+            let made: usize = known.all_made().map(|made| made_weight(made)).sum();
+            let left: usize = known.known.left.values().flat_map(BTreeMap::values).sum();
+            prop_assert_eq!(known.bytes(), objects + made + left);
             prop_assert_eq!(known.held_count(), known.held().count());
         }
     }
