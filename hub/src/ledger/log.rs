@@ -72,14 +72,15 @@ impl Log {
         }
     }
 
-    /// The keys after `after` that changed for `target` since `since`, each with what left it last, if anything did: its
-    /// tombstone speaks for whichever source the agent still has there, where it is to have nothing. None where the log does
-    /// not reach back that far.
+    /// The first keys after `after` that changed for `target` since `since`, at most so many, each with what left it last, if
+    /// anything did: its tombstone speaks for whichever source the agent still has there, where it is to have nothing. None
+    /// where the log does not reach back that far.
     pub(super) fn changes(
         &self,
         target: TargetIndex,
         since: Revision,
         after: Option<&ObjectKey>,
+        most: usize,
     ) -> Option<BTreeMap<&ObjectKey, Option<&Left>>> {
         if since < self.floor {
             return None;
@@ -90,10 +91,17 @@ impl Log {
         let later = self.pages.range(first..).flat_map(|page| &page[page.partition_point(is_earlier)..]);
         let concerns =
             |entry: &&LogEntry| entry.targets.contains(target) && after.is_none_or(|after| entry.key > *after);
-        let mut changes: BTreeMap<_, Option<&Left>> = BTreeMap::new();
+        let mut changes: BTreeMap<&ObjectKey, Option<&Left>> = BTreeMap::new();
         for entry in later.filter(concerns) {
+            if changes.len() == most && changes.last_key_value().is_none_or(|(last, _)| entry.key > **last) {
+                continue;
+            }
             let left = changes.entry(&entry.key).or_default();
             *left = entry.left.as_ref().or(*left);
+            // What comes behind enough others is not among the first any more, whatever else is said of it.
+            if changes.len() > most {
+                changes.pop_last();
+            }
         }
         Some(changes)
     }

@@ -14,7 +14,7 @@ use super::claim::{Body, Claim, Form};
 use super::commit::TargetState;
 use super::happened::outlives_assignment;
 use super::log::Left;
-use super::{Ledger, SourceView, TargetIndex};
+use super::{Ledger, Slot, SourceView, TargetIndex};
 use crate::summary::{Concern, Scope};
 
 /// Part of a target's desired set, or of what changed in it: see [`DesiredRequest`](tideline_common::wire::v1::DesiredRequest).
@@ -232,17 +232,11 @@ impl<'a> TargetView<'a> {
 
     fn snapshot_page(&self, after: Option<&ObjectKey>, mut room: Room) -> PageData {
         let limit = room.keys;
-        let slots = self.state.slots.iter().map(|slot| self.ledger.slots.get(slot));
-        let mut slots: Vec<_> = slots.filter(|slot| after.is_none_or(|after| slot.key > *after)).collect();
+        let slots = self.first_slots(after, limit.saturating_add(1));
         let more = slots.len() > limit;
-        if more {
-            slots.select_nth_unstable_by(limit, |a, b| a.key.cmp(&b.key));
-            slots.truncate(limit);
-        }
-        slots.sort_unstable_by(|a, b| a.key.cmp(&b.key));
         let mut page = self.empty_page(true);
         let mut tombstones = self.tombstones_after(after).take(limit + 1).peekable();
-        let mut slots = slots.into_iter().peekable();
+        let mut slots = slots.into_iter().take(limit).peekable();
         for _ in 0..limit {
             let removed = tombstones.peek().map(|unassigned| &unassigned.tombstone.key);
             let Some(key) = slots.peek().map(|slot| &slot.key).into_iter().chain(removed).min().cloned() else { break };
@@ -261,12 +255,48 @@ impl<'a> TargetView<'a> {
         page
     }
 
+    /// Its first slots after a key, in key order, at most so many.
+    fn first_slots(&self, after: Option<&ObjectKey>, most: usize) -> Vec<&'a Slot> {
+        let (own, all) = (self.state.slots.len(), self.ledger.slots.slots.len() as u64);
+        // A walk through the keys of all targets passes so many of them, to find as many of its own.
+        let passed = (most as u64).saturating_mul(all) / own.max(1);
+        if passed < own
+            && let Some(slots) = self.first_slots_by_key(after, most, own)
+        {
+            return slots;
+        }
+        let slots = self.state.slots.iter().map(|slot| self.ledger.slots.get(slot));
+        let mut slots: Vec<_> = slots.filter(|slot| after.is_none_or(|after| slot.key > *after)).collect();
+        if slots.len() > most {
+            slots.select_nth_unstable_by(most, |a, b| a.key.cmp(&b.key));
+            slots.truncate(most);
+        }
+        slots.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+        slots
+    }
+
+    /// The same by a walk through the keys of all targets; none if that passes more than so many of others.
+    fn first_slots_by_key(&self, after: Option<&ObjectKey>, most: usize, passed: u64) -> Option<Vec<&'a Slot>> {
+        let (mut first, mut others) = (Vec::new(), 0);
+        for (_, slot) in self.ledger.slots.by_key.range_from(after.map_or(Bound::Unbounded, Bound::Excluded)) {
+            if first.len() == most || others > passed {
+                break;
+            }
+            if self.state.slots.contains(*slot) {
+                first.push(self.ledger.slots.get(*slot));
+            } else {
+                others += 1;
+            }
+        }
+        (others <= passed).then_some(first)
+    }
+
     fn delta_page(&self, since: Version, after: Option<&ObjectKey>, mut room: Room) -> Option<PageData> {
         let mut page = self.empty_page(false);
         if since.revision == self.state.revision {
             return Some(page);
         }
-        let changes = self.ledger.log.changes(self.index, since.revision, after)?;
+        let changes = self.ledger.log.changes(self.index, since.revision, after, room.keys.saturating_add(1))?;
         let more = changes.len() > room.keys;
         for (key, left) in changes.into_iter().take(room.keys) {
             if !room.takes(self.bytes(&page, key), &page) {
