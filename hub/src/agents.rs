@@ -2,7 +2,6 @@
 //! what is done about them, from wherever an administrator's kubeconfig is.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,12 +9,11 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Preconditi
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+
 use tideline_api::SyncTarget;
-use tideline_apiserver::{Admission, Column, Deletion, Page, PageRequest, ResourceKind, UnknownKey, VirtualResource};
+use tideline_apiserver::{Admission, Deletion};
 use tideline_common::rollup::Freshness;
 use tideline_common::{Monotonic, TargetId};
-use tokio::sync::watch;
 
 use crate::engine::{Engine, RememberedTarget};
 use crate::enrol::{
@@ -25,7 +23,7 @@ use crate::kubeconfig::RequestError;
 use crate::last_contact::{self, whole_seconds};
 use crate::shared::Shared;
 use crate::sync_target::{self, annotate, find};
-use crate::virtual_resources::{self, GROUP, Unreadable, VERSION};
+use crate::virtual_resources::{self, GROUP, RootKind, Unreadable, VERSION};
 
 const KIND: &str = "Agent";
 const PLURAL: &str = "agents";
@@ -345,53 +343,37 @@ impl Agent {
             upgrade: deleted.as_ref().and_then(|_| engine.upgrade_before_handover(target)),
         }
     }
-
-    fn object(&self) -> Value {
-        let mut object = json!(self);
-        object["metadata"] = json!({"name": self.target});
-        object
-    }
 }
 
 #[derive(Debug)]
-struct Resource {
-    shared: Shared,
-}
+pub(crate) struct Agents;
 
-/// For the root space.
-pub(crate) fn resource(shared: &Shared) -> Arc<dyn VirtualResource> {
-    Arc::new(Resource { shared: shared.clone() })
-}
+impl RootKind for Agents {
+    const KIND: &'static str = KIND;
+    const PLURAL: &'static str = PLURAL;
+    const COLUMNS: &'static [(&'static str, &'static str, &'static str, i32)] = &[
+        ("SyncTarget", ".name", "string", 0),
+        ("State", ".state", "string", 0),
+        ("Fingerprint", ".fingerprint", "string", 0),
+        ("Cluster", ".cluster", "string", 0),
+        ("Last Contact", ".lastContact", "date", 0),
+    ];
 
-impl VirtualResource for Resource {
-    fn resource(&self) -> ResourceKind {
-        virtual_resources::kind(KIND, PLURAL, false)
+    type Position = TargetId;
+    type Row = Agent;
+
+    fn rows(engine: &Engine, now: Monotonic, after: Option<&TargetId>, most: usize) -> Vec<(TargetId, Agent)> {
+        let remembered = engine.all_remembered_after(after.copied()).take(most);
+        remembered.map(|(target, remembered)| (target, Agent::of(engine, target, remembered, now))).collect()
     }
 
-    fn columns(&self) -> Vec<Column> {
-        virtual_resources::columns(&[
-            ("SyncTarget", ".name", "string", 0),
-            ("State", ".state", "string", 0),
-            ("Fingerprint", ".fingerprint", "string", 0),
-            ("Cluster", ".cluster", "string", 0),
-            ("Last Contact", ".lastContact", "date", 0),
-        ])
+    fn name(row: &Agent) -> String {
+        row.target.to_string()
     }
 
-    fn list(&self, _space: &str, request: &PageRequest<'_>) -> Result<Page, UnknownKey> {
-        let now = self.shared.now();
-        let agents: Vec<_> =
-            self.shared.read(|engine| engine.all_remembered().map(|(id, it)| Agent::of(engine, id, it, now)).collect());
-        Ok(Page::of_all(agents.iter().map(Agent::object).collect(), request))
-    }
-
-    fn get(&self, _space: &str, _namespace: Option<&str>, name: &str) -> Option<Value> {
-        let (target, now) = (name.parse().ok()?, self.shared.now());
-        self.shared.read(|engine| Some(Agent::of(engine, target, engine.remembered(target)?, now).object()))
-    }
-
-    fn changes(&self, _space: &str) -> Option<watch::Receiver<u64>> {
-        Some(self.shared.version())
+    fn find(shared: &Shared, name: &str) -> Option<Agent> {
+        let (target, now) = (name.parse().ok()?, shared.now());
+        shared.read(|engine| Some(Agent::of(engine, target, engine.remembered(target)?, now)))
     }
 }
 

@@ -1,25 +1,19 @@
 //! `historybreaks`: what clusters know of and this hub does not, read as Kubernetes objects of the root space; and the
 //! acceptance of it, from wherever an administrator's kubeconfig is.
 
-use std::sync::Arc;
-
 use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt};
 use serde::Deserialize;
-use serde_json::{Value, json};
 use tideline_api::{HistoryAcceptance, HistoryAcceptanceSpec, ShownHistory};
-use tideline_apiserver::{Column, Page, PageRequest, ResourceKind, UnknownKey, VirtualResource};
-use tideline_common::{Epoch, Revision, Version};
-use tokio::sync::watch;
+use tideline_common::{Epoch, Monotonic, Revision, Version};
 
 use crate::engine::Engine;
 use crate::history_break::HistoryBreak;
 use crate::history_change::Accepted;
 use crate::kubeconfig::RequestError;
 use crate::ledger::{Missing, Restored};
-use crate::shared::Shared;
-use crate::virtual_resources::{self, GROUP, VERSION};
+use crate::virtual_resources::{GROUP, RootKind, VERSION};
 
 const KIND: &str = "HistoryBreak";
 const PLURAL: &str = "historybreaks";
@@ -51,15 +45,12 @@ impl HistoryBreak {
         restored.into_iter().chain(engine.ledger.missing().map(|missing| Self::of(engine, &missing))).collect()
     }
 
-    fn object(&self) -> Value {
-        let mut object = json!(self);
-        let name = match self {
+    fn name(&self) -> String {
+        match self {
             Self::SetUnknown { segment, target, proven: false, .. } => format!("{segment}.{target}"),
             Self::SetUnknown { segment, .. } => segment.clone(),
             Self::Restored { id, .. } => format!("restored-{id}"),
-        };
-        object["metadata"] = json!({"name": name});
-        object
+        }
     }
 }
 
@@ -133,47 +124,34 @@ pub(crate) fn read(spec: &HistoryAcceptanceSpec) -> Accepted {
 }
 
 #[derive(Debug)]
-struct Resource {
-    shared: Shared,
-}
+pub(crate) struct HistoryBreaks;
 
-/// For the root space.
-pub(crate) fn resource(shared: &Shared) -> Arc<dyn VirtualResource> {
-    Arc::new(Resource { shared: shared.clone() })
-}
+impl RootKind for HistoryBreaks {
+    const KIND: &'static str = KIND;
+    const PLURAL: &'static str = PLURAL;
+    const COLUMNS: &'static [(&'static str, &'static str, &'static str, i32)] = &[
+        ("Cause", ".cause", "string", 0),
+        ("Target", ".target", "string", 0),
+        ("Epoch", ".epoch", "integer", 0),
+        ("Revision", ".revision", "integer", 0),
+        ("After", ".after", "integer", 0),
+        ("Made", ".made", "string", 0),
+    ];
 
-impl Resource {
-    fn all(&self) -> Vec<HistoryBreak> {
-        self.shared.read(HistoryBreak::all)
-    }
-}
+    /// The name: there are few.
+    type Position = String;
+    type Row = HistoryBreak;
 
-impl VirtualResource for Resource {
-    fn resource(&self) -> ResourceKind {
-        virtual_resources::kind(KIND, PLURAL, false)
-    }
-
-    fn columns(&self) -> Vec<Column> {
-        virtual_resources::columns(&[
-            ("Cause", ".cause", "string", 0),
-            ("Target", ".target", "string", 0),
-            ("Epoch", ".epoch", "integer", 0),
-            ("Revision", ".revision", "integer", 0),
-            ("After", ".after", "integer", 0),
-            ("Made", ".made", "string", 0),
-        ])
+    fn rows(engine: &Engine, _now: Monotonic, after: Option<&String>, most: usize) -> Vec<(String, HistoryBreak)> {
+        let all = HistoryBreak::all(engine).into_iter().map(|found| (found.name(), found));
+        let mut rows: Vec<_> = all.filter(|(name, _)| after.is_none_or(|after| name > after)).collect();
+        rows.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+        rows.truncate(most);
+        rows
     }
 
-    fn list(&self, _space: &str, request: &PageRequest<'_>) -> Result<Page, UnknownKey> {
-        Ok(Page::of_all(self.all().iter().map(HistoryBreak::object).collect(), request))
-    }
-
-    fn get(&self, _space: &str, _namespace: Option<&str>, name: &str) -> Option<Value> {
-        self.all().iter().map(HistoryBreak::object).find(|object| object["metadata"]["name"] == name)
-    }
-
-    fn changes(&self, _space: &str) -> Option<watch::Receiver<u64>> {
-        Some(self.shared.version())
+    fn name(row: &HistoryBreak) -> String {
+        row.name()
     }
 }
 

@@ -427,7 +427,17 @@ impl Ledger {
 
     /// Sources of which targets keep something that nothing wants there any more, once for each destination.
     pub fn kept(&self) -> impl Iterator<Item = SourceView<'_>> {
-        self.kept.keys().map(|id| SourceView { claim: &self.claims[id] })
+        self.kept_after(None)
+    }
+
+    /// The same, by source and destination, behind one of them.
+    pub fn kept_after(
+        &self,
+        after: Option<&(SourceId, Destination)>,
+    ) -> impl Iterator<Item = SourceView<'_>> + use<'_> {
+        let after = after.map(|(source, at)| ClaimId { source: source.clone(), destination: at.clone() });
+        let behind = self.kept.range_from(after.as_ref().map_or(Bound::Unbounded, Bound::Excluded));
+        behind.map(|(id, ())| SourceView { claim: &self.claims[id] })
     }
 
     /// How often any source is assigned to any target, less implied namespaces.

@@ -25,7 +25,9 @@ use tracing::info;
 use uuid::Uuid;
 
 use crate::addresses::{self, Addresses};
+use crate::agents::Agents;
 use crate::engine::Engine;
+use crate::history::HistoryBreaks;
 use crate::identity::{self, Identity};
 use crate::link::core::Config;
 use crate::link::http as link_http;
@@ -33,14 +35,16 @@ use crate::link::refusals::Refusals;
 use crate::listener::{Caller, Listener, Peer, Peers, Places, Purpose};
 use crate::options::Options;
 use crate::removal_guards::Fuse;
-use crate::removals::{approve, held_deletions, held_unassignments};
+use crate::removals::approve;
+use crate::removals::held_deletions::HeldDeletions;
+use crate::removals::held_unassignments::HeldUnassignments;
 use crate::reserve::{self, NoRoom, Reserve, Reserving};
 use crate::service::LinkService;
 use crate::shared::{self, Shared};
 use crate::spaces::EmbeddedSource;
 use crate::{
-    agents, certificates, committer, history, ingest, kubeconfig, last_contact, ledger, listener, metrics, statuses,
-    token, virtual_resources, written_by,
+    agents, certificates, committer, ingest, kubeconfig, last_contact, ledger, listener, metrics, statuses, token,
+    virtual_resources, written_by,
 };
 
 /// The spaces of a hub: the inventory's, and the one that workloads go to unless others are made.
@@ -225,10 +229,10 @@ fn space_config(space: &str, shared: &Shared) -> SpaceConfig {
     let crds = crds.iter().map(|crd| serde_json::to_value(crd).expect("a definition is JSON")).collect();
     let virtual_resources = if is_root {
         vec![
-            agents::resource(shared),
-            held_deletions::resource(shared),
-            held_unassignments::resource(shared),
-            history::resource(shared),
+            virtual_resources::resource::<Agents>(shared),
+            virtual_resources::resource::<HeldDeletions>(shared),
+            virtual_resources::resource::<HeldUnassignments>(shared),
+            virtual_resources::resource::<HistoryBreaks>(shared),
         ]
     } else {
         virtual_resources::all(shared)

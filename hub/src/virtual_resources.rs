@@ -4,6 +4,8 @@
 //! `clusterreports`. Names are `<kind>.<group>.<name>`, and `….<target>` for reports, all in lower case but the names. Where
 //! a namespace is called otherwise at a target, that is `….<target>.<namespace>`: the object may be there in several.
 
+mod of_root;
+
 use std::sync::Arc;
 
 use kube::ResourceExt;
@@ -27,6 +29,8 @@ use crate::shared::Shared;
 use crate::summary::{Worst, waiting};
 
 /// The group of everything that is computed.
+pub(crate) use of_root::{RootKind, resource};
+
 pub const GROUP: &str = "summary.tideline.dev";
 pub(crate) const VERSION: &str = "v1alpha1";
 

@@ -1,11 +1,13 @@
 use std::collections::BTreeMap;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures::FutureExt;
 use kube::api::{Patch, PatchParams, PostParams};
 use kube::client::Body;
+use serde_json::{Value, json};
 use tideline_api::SyncTargetSpec;
 use tideline_apiserver::Identity;
 use tideline_common::signature::SigningKey;
@@ -175,8 +177,8 @@ fn who_was_not_heard_since_the_hub_was_started_may_be_at_work() {
     let after = |started: Duration| shared.read(|engine| super::at_work(engine, id, start + started));
     assert_eq!(after(Duration::ZERO), Some("its agent is at work"));
     // Another start: what the engine remembers of it is there before the inventory was read.
-    let known =
-        shared.read(|engine| engine.all_remembered().map(|(id, it)| (id, it.clone())).collect::<BTreeMap<_, _>>());
+    let known = shared
+        .read(|engine| engine.all_remembered_after(None).map(|(id, it)| (id, it.clone())).collect::<BTreeMap<_, _>>());
     let mut started = Engine::new(Config::default(), Duration::ZERO, Fuse::new(20), Ledger::default(), BTreeMap::new());
     started.remember(known);
     assert!(super::at_work(&started, id, start + Duration::from_mins(1)).is_some());

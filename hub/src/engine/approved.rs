@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use tideline_common::wire::v1::ObjectReport;
-use tideline_common::{Monotonic, TargetId, Uid};
+use tideline_common::{Monotonic, ObjectKey, TargetId, Uid};
 
 use super::Engine;
 use crate::history_change::HistoryChange;
@@ -88,11 +88,15 @@ impl Engine {
         self.summary.target(target).map(TargetReports::waiting)
     }
 
-    /// Every removal that is held anywhere, for whatever reason, by target and then by key.
-    pub fn held_deletions(&self) -> impl Iterator<Item = (TargetId, &Arc<ObjectReport>)> {
-        self.targets.iter().flat_map(|(target, _)| {
-            let reports = self.summary.target(target);
-            reports.into_iter().flat_map(TargetReports::held).map(move |report| (target, report))
+    /// Every removal that is held anywhere, for whatever reason, by target and then by key, behind one of them.
+    pub fn held_deletions_after(
+        &self,
+        after: Option<(TargetId, &ObjectKey)>,
+    ) -> impl Iterator<Item = (TargetId, &Arc<ObjectReport>)> {
+        self.targets.iter_from(after.map(|(target, _)| target)).flat_map(move |(target, _)| {
+            let after = after.filter(|(at, _)| *at == target).map(|(_, key)| key);
+            let reports = self.summary.target(target).into_iter();
+            reports.flat_map(move |reports| reports.held_after(after)).map(move |report| (target, report))
         })
     }
 }

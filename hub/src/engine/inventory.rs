@@ -273,9 +273,9 @@ impl Engine {
         remembered.former.iter().chain(present).cloned().collect()
     }
 
-    /// What is remembered of every target that has or had an agent.
-    pub fn all_remembered(&self) -> impl Iterator<Item = (TargetId, &RememberedTarget)> {
-        self.memory.iter()
+    /// What is remembered of every target that has or had an agent, behind one of them.
+    pub fn all_remembered_after(&self, after: Option<TargetId>) -> impl Iterator<Item = (TargetId, &RememberedTarget)> {
+        self.memory.iter_after(after)
     }
 
     /// Why the agent of a target is not served, if that is so.

@@ -6,6 +6,7 @@
 //! stands, and served again when its key is back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -222,8 +223,9 @@ impl Memory {
         news
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (TargetId, &RememberedTarget)> {
-        self.known.iter().map(|(target, remembered)| (*target, remembered))
+    pub(super) fn iter_after(&self, after: Option<TargetId>) -> impl Iterator<Item = (TargetId, &RememberedTarget)> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.known.range((after, Bound::Unbounded)).map(|(target, remembered)| (*target, remembered))
     }
 
     /// Its agent is another's from now on.

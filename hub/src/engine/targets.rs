@@ -1,4 +1,5 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use tideline_common::signature::VerifyingKey;
 use tideline_common::wire::v1::{ClusterFacts, Decommission};
@@ -176,6 +177,12 @@ impl Targets {
 
     pub fn iter(&self) -> impl Iterator<Item = (TargetId, &TargetOutline)> {
         self.known.iter().map(|(id, outline)| (*id, outline))
+    }
+
+    /// The same from one on, which may be there no more.
+    pub(super) fn iter_from(&self, first: Option<TargetId>) -> impl Iterator<Item = (TargetId, &TargetOutline)> {
+        let first = first.map_or(Bound::Unbounded, Bound::Included);
+        self.known.range((first, Bound::Unbounded)).map(|(id, outline)| (*id, outline))
     }
 
     /// Those that are to leave service and how, also where no agent has a key for them.

@@ -182,7 +182,7 @@ fn of_a_namespace_that_goes_object_by_object_nothing_goes_unasked() {
     assert_eq!((hub.removals(), hub.kept()), (0, 300));
     // What is deleted later is another change.
     hub.pass(Duration::from_mins(2));
-    let revisions: BTreeSet<Revision> = hub.engine.kept_sources().map(|kept| kept.revision).collect();
+    let revisions: BTreeSet<Revision> = hub.engine.kept_sources_after(None).map(|(_, kept)| kept.revision).collect();
     hub.engine.release(&revisions);
     hub.persist();
     assert_eq!((hub.removals(), hub.kept()), (300, 0));
@@ -616,7 +616,7 @@ fn a_hub_that_ends_within_an_adoption_carries_the_holder_over_when_it_starts() {
     let mut hub = recreated();
     let record = TargetRecord { adopts: Some(target()), ..agent(1) };
     let mut disk: BTreeMap<TargetId, RememberedTarget> =
-        hub.engine.all_remembered().map(|(id, it)| (id, it.clone())).collect();
+        hub.engine.all_remembered_after(None).map(|(id, it)| (id, it.clone())).collect();
     let holders = BTreeMap::from([(target(), hub.engine.targets.holder(target()))]);
     hub.engine.target_seen(hub.now, Target { id: heir(), ..in_service(true) }, Some(record.clone()));
     disk.extend(hub.engine.work(committer::fresh(hub.now)).remembered);

@@ -1,10 +1,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tideline_common::{ObjectKey, Revision, SourceRef, SpaceName, TargetId};
+use roaring::RoaringBitmap;
+use tideline_common::{ObjectKey, Revision, SourceRef, SpaceName};
 
 use super::Engine;
-use crate::placement::Change;
+use crate::clean::Destination;
+use crate::placement::{Change, SourceId};
 
 /// One source that targets keep at one destination, though nothing wants it there any more.
 #[derive(Clone, Debug)]
@@ -16,7 +18,7 @@ pub struct KeptSource {
     pub key: ObjectKey,
     /// The place at the targets.
     pub destination: ObjectKey,
-    pub targets: Vec<TargetId>,
+    pub targets: RoaringBitmap,
 }
 
 /// How many assignments targets keep though nothing wants them any more.
@@ -33,14 +35,20 @@ struct KeptInSpace {
 }
 
 impl Engine {
-    /// Everything that waits for a person to approve that it is unassigned.
-    pub fn kept_sources(&self) -> impl Iterator<Item = KeptSource> {
-        self.ledger.kept().map(|view| KeptSource {
-            revision: view.kept_at(),
-            source: view.source().clone(),
-            key: view.place(),
-            destination: view.key().clone(),
-            targets: view.kept().iter().filter_map(|index| self.ledger.target_at(index)).collect(),
+    /// Everything that waits for a person to approve that it is unassigned, by source and destination, behind one of them.
+    pub fn kept_sources_after(
+        &self,
+        after: Option<&(SourceId, Destination)>,
+    ) -> impl Iterator<Item = ((SourceId, Destination), KeptSource)> {
+        self.ledger.kept_after(after).map(|view| {
+            let kept = KeptSource {
+                revision: view.kept_at(),
+                source: view.source().clone(),
+                key: view.place(),
+                destination: view.key().clone(),
+                targets: view.kept().clone(),
+            };
+            ((view.id().clone(), view.destination().clone()), kept)
         })
     }
 

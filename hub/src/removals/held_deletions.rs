@@ -8,14 +8,12 @@ use kube::{Api, Client};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tideline_api::ApprovedDeletion;
-use tideline_apiserver::{Column, Page, PageRequest, ResourceKind, UnknownKey, VirtualResource};
 use tideline_common::limits::LABEL_VALUE_BYTES_MAX;
 use tideline_common::wire::v1::ObjectReport;
-use tideline_common::{Digest, GroupKind, ObjectKey, Reason, TargetId};
-use tokio::sync::watch;
+use tideline_common::{Digest, GroupKind, Monotonic, ObjectKey, Reason, TargetId};
 
-use crate::shared::Shared;
-use crate::virtual_resources::{self, GROUP, Unreadable, VERSION};
+use crate::engine::Engine;
+use crate::virtual_resources::{self, GROUP, RootKind, Unreadable, VERSION};
 
 const KIND: &str = "HeldDeletion";
 const PLURAL: &str = "helddeletions";
@@ -78,18 +76,6 @@ impl HeldDeletion {
         let resource = ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(GROUP, VERSION, KIND), PLURAL);
         Api::all_with(root.clone(), &resource)
     }
-
-    fn object(&self) -> Value {
-        let place = format!("{} {}", self.key(), self.object.source_uid);
-        let mut object = json!(self);
-        // A key has characters that a name must not have.
-        let name = format!("{}.{}", self.target.name, &Digest::of(place.as_bytes()).to_string()[..16]);
-        object["metadata"] = json!({"name": name});
-        if let Some(label) = label(&self.target.name) {
-            object["metadata"]["labels"] = json!({TARGET_LABEL: label});
-        }
-        object
-    }
 }
 
 /// A target's name as the value of a label, if that can be one.
@@ -98,48 +84,42 @@ pub(crate) fn label(target: &str) -> Option<&str> {
 }
 
 #[derive(Debug)]
-struct Resource {
-    shared: Shared,
-}
+pub(crate) struct HeldDeletions;
 
-/// For the root space.
-pub(crate) fn resource(shared: &Shared) -> Arc<dyn VirtualResource> {
-    Arc::new(Resource { shared: shared.clone() })
-}
+impl RootKind for HeldDeletions {
+    const KIND: &'static str = KIND;
+    const PLURAL: &'static str = PLURAL;
+    const COLUMNS: &'static [(&'static str, &'static str, &'static str, i32)] = &[
+        ("Target", ".target.name", "string", 0),
+        ("Kind", ".object.kind", "string", 0),
+        ("Namespace", ".object.namespace", "string", 0),
+        ("Object", ".object.name", "string", 0),
+        ("Reason", ".reason", "string", 0),
+    ];
 
-impl Resource {
-    fn all(&self) -> Vec<HeldDeletion> {
-        self.shared.read(|engine| {
-            let held = engine.held_deletions();
-            held.map(|(target, report)| HeldDeletion::of(target, engine.target_name(target), report)).collect()
-        })
-    }
-}
+    type Position = (TargetId, ObjectKey);
+    type Row = HeldDeletion;
 
-impl VirtualResource for Resource {
-    fn resource(&self) -> ResourceKind {
-        virtual_resources::kind(KIND, PLURAL, false)
-    }
-
-    fn columns(&self) -> Vec<Column> {
-        virtual_resources::columns(&[
-            ("Target", ".target.name", "string", 0),
-            ("Kind", ".object.kind", "string", 0),
-            ("Namespace", ".object.namespace", "string", 0),
-            ("Object", ".object.name", "string", 0),
-            ("Reason", ".reason", "string", 0),
-        ])
+    fn rows(
+        engine: &Engine,
+        _now: Monotonic,
+        after: Option<&Self::Position>,
+        most: usize,
+    ) -> Vec<(Self::Position, Self::Row)> {
+        let held = engine.held_deletions_after(after.map(|(target, key)| (*target, key))).take(most);
+        let row = |(target, report): (TargetId, &Arc<ObjectReport>)| {
+            ((target, report.key.clone()), HeldDeletion::of(target, engine.target_name(target), report))
+        };
+        held.map(row).collect()
     }
 
-    fn list(&self, _space: &str, request: &PageRequest<'_>) -> Result<Page, UnknownKey> {
-        Ok(Page::of_all(self.all().iter().map(HeldDeletion::object).collect(), request))
+    fn name(row: &HeldDeletion) -> String {
+        // A key has characters that a name must not have.
+        let place = format!("{} {}", row.key(), row.object.source_uid);
+        format!("{}.{}", row.target.name, &Digest::of(place.as_bytes()).to_string()[..16])
     }
 
-    fn get(&self, _space: &str, _namespace: Option<&str>, name: &str) -> Option<Value> {
-        self.all().iter().map(HeldDeletion::object).find(|object| object["metadata"]["name"] == name)
-    }
-
-    fn changes(&self, _space: &str) -> Option<watch::Receiver<u64>> {
-        Some(self.shared.version())
+    fn labels(row: &HeldDeletion) -> Option<Value> {
+        label(&row.target.name).map(|label| json!({TARGET_LABEL: label}))
     }
 }

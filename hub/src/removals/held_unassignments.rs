@@ -2,22 +2,19 @@
 //! root space; and the approval of it, from wherever an administrator's kubeconfig is.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use kube::api::{ApiResource, DynamicObject, ListParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 use tideline_api::{UnassignmentApproval, UnassignmentApprovalSpec};
-use tideline_apiserver::{Column, Page, PageRequest, ResourceKind, UnknownKey, VirtualResource};
-use tideline_common::{Digest, Revision};
-use tokio::sync::watch;
+use tideline_common::{Digest, Monotonic, Revision};
 
+use crate::clean::Destination;
 use crate::engine::{Engine, KeptSource, renamed};
 use crate::kubeconfig::RequestError;
-use crate::shared::Shared;
-use crate::virtual_resources::{self, GROUP, Unreadable, VERSION};
+use crate::placement::SourceId;
+use crate::virtual_resources::{self, GROUP, RootKind, Unreadable, VERSION};
 
 const KIND: &str = "HeldUnassignment";
 const PLURAL: &str = "heldunassignments";
@@ -61,7 +58,7 @@ pub struct HeldSource {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HeldTargets {
     pub count: u64,
-    /// The first of them, by name.
+    /// Those of them that came to the hub first, by name.
     pub names: Vec<String>,
 }
 
@@ -105,10 +102,9 @@ pub async fn approve(root: &Client, revisions: &BTreeSet<Revision>) -> Result<Ve
 impl HeldUnassignment {
     fn of(engine: &Engine, kept: KeptSource) -> Self {
         let KeptSource { revision, source, key, destination, targets } = kept;
-        let mut names: Vec<_> = targets.iter().map(|target| engine.target_name(*target)).collect();
+        let first = targets.iter().take(NAMES_MAX);
+        let mut names: Vec<_> = first.map(|target| engine.target_name_at(target)).collect();
         names.sort_unstable();
-        let count = names.len() as u64;
-        names.truncate(NAMES_MAX);
         Self {
             revision,
             source: HeldSource {
@@ -120,61 +116,41 @@ impl HeldUnassignment {
                 uid: source.uid.to_string(),
             },
             namespace: renamed(&key, &destination).map(str::to_owned),
-            targets: HeldTargets { count, names },
+            targets: HeldTargets { count: targets.len(), names },
         }
-    }
-
-    fn object(&self) -> Value {
-        let place = format!("{:?} {:?}", self.source, self.namespace);
-        let mut object = json!(self);
-        // An object's name has characters that this one must not have.
-        object["metadata"] =
-            json!({"name": format!("{}.{}", self.revision, &Digest::of(place.as_bytes()).to_string()[..16])});
-        object
     }
 }
 
 #[derive(Debug)]
-struct Resource {
-    shared: Shared,
-}
+pub(crate) struct HeldUnassignments;
 
-/// For the root space.
-pub(crate) fn resource(shared: &Shared) -> Arc<dyn VirtualResource> {
-    Arc::new(Resource { shared: shared.clone() })
-}
+impl RootKind for HeldUnassignments {
+    const KIND: &'static str = KIND;
+    const PLURAL: &'static str = PLURAL;
+    const COLUMNS: &'static [(&'static str, &'static str, &'static str, i32)] = &[
+        ("Revision", ".revision", "integer", 0),
+        ("Space", ".source.space", "string", 0),
+        ("Kind", ".source.kind", "string", 0),
+        ("Namespace", ".source.namespace", "string", 0),
+        ("Object", ".source.name", "string", 0),
+        ("Targets", ".targets.count", "integer", 0),
+    ];
 
-impl Resource {
-    fn all(&self) -> Vec<HeldUnassignment> {
-        self.shared.read(|engine| engine.kept_sources().map(|kept| HeldUnassignment::of(engine, kept)).collect())
-    }
-}
+    type Position = (SourceId, Destination);
+    type Row = HeldUnassignment;
 
-impl VirtualResource for Resource {
-    fn resource(&self) -> ResourceKind {
-        virtual_resources::kind(KIND, PLURAL, false)
-    }
-
-    fn columns(&self) -> Vec<Column> {
-        virtual_resources::columns(&[
-            ("Revision", ".revision", "integer", 0),
-            ("Space", ".source.space", "string", 0),
-            ("Kind", ".source.kind", "string", 0),
-            ("Namespace", ".source.namespace", "string", 0),
-            ("Object", ".source.name", "string", 0),
-            ("Targets", ".targets.count", "integer", 0),
-        ])
+    fn rows(
+        engine: &Engine,
+        _now: Monotonic,
+        after: Option<&Self::Position>,
+        most: usize,
+    ) -> Vec<(Self::Position, Self::Row)> {
+        engine.kept_sources_after(after).take(most).map(|(at, kept)| (at, HeldUnassignment::of(engine, kept))).collect()
     }
 
-    fn list(&self, _space: &str, request: &PageRequest<'_>) -> Result<Page, UnknownKey> {
-        Ok(Page::of_all(self.all().iter().map(HeldUnassignment::object).collect(), request))
-    }
-
-    fn get(&self, _space: &str, _namespace: Option<&str>, name: &str) -> Option<Value> {
-        self.all().iter().map(HeldUnassignment::object).find(|object| object["metadata"]["name"] == name)
-    }
-
-    fn changes(&self, _space: &str) -> Option<watch::Receiver<u64>> {
-        Some(self.shared.version())
+    fn name(row: &HeldUnassignment) -> String {
+        // An object's name has characters that this one must not have.
+        let place = format!("{:?} {:?}", row.source, row.namespace);
+        format!("{}.{}", row.revision, &Digest::of(place.as_bytes()).to_string()[..16])
     }
 }

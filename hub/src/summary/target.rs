@@ -1,6 +1,7 @@
 //! What one target says: of itself, and of which objects. What it says of these is with the [`Objects`].
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
@@ -86,7 +87,13 @@ impl<'a> TargetReports<'a> {
 
     /// What is held that was to be removed, for whatever reason, by key.
     pub fn held(self) -> impl Iterator<Item = &'a Arc<ObjectReport>> {
-        self.known.held.iter().filter_map(move |key| self.said(key))
+        self.held_after(None)
+    }
+
+    /// The same behind a key.
+    pub fn held_after(self, after: Option<&ObjectKey>) -> impl Iterator<Item = &'a Arc<ObjectReport>> + use<'a> {
+        let after = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.known.held.range((after, Bound::Unbounded)).filter_map(move |key| self.said(key))
     }
 
     /// How much that is. Asked with every report.

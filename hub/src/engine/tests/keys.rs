@@ -198,7 +198,7 @@ impl Site {
     fn adopt(&mut self, heir: u8, former: u8) {
         let Some(shown) = self.shown.get(&heir) else { return };
         let (engine, now) = (&self.hub.engine, self.hub.now);
-        let agents: Vec<_> = engine.all_remembered().map(|(id, it)| Agent::of(engine, id, it, now)).collect();
+        let agents: Vec<_> = engine.all_remembered_after(None).map(|(id, it)| Agent::of(engine, id, it, now)).collect();
         let key = shown.key.map(text);
         let Ok(agent) = agents::choose(&agents, "shop", (key.as_ref(), Some(id(heir))), Some(id(former))) else {
             return;
@@ -318,7 +318,7 @@ impl Site {
             let expected = shown.key.filter(|key| self.may_have(*target, *key)).map(|key| agent(key + 1).key);
             assert_eq!(served, expected, "SyncTarget {target} {shown:?}, revoked {:?}", self.revoked);
         }
-        for (former, remembered) in self.hub.engine.all_remembered() {
+        for (former, remembered) in self.hub.engine.all_remembered_after(None) {
             let handed = remembered.heir.is_none_or(|heir| self.adopted.contains(&(former, heir)));
             assert!(handed, "the agent of {former} was handed to {:?}, and nobody asked for that", remembered.heir);
         }

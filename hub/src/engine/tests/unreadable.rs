@@ -16,7 +16,7 @@ fn what_is_placed_at_a_target_that_cannot_be_read_stays_there() {
     assert!(hub.engine.is_registered(target()));
 
     let mut next = hub.started_again();
-    next.engine.remember(hub.engine.all_remembered().map(|(id, it)| (id, it.clone())).collect());
+    next.engine.remember(hub.engine.all_remembered_after(None).map(|(id, it)| (id, it.clone())).collect());
     next.engine.target_unreadable(next.now, target());
     next.engine.targets_listed(next.now);
     next.reads_spaces(5);
@@ -53,7 +53,7 @@ fn a_target_that_cannot_be_read_at_a_start_takes_part_as_it_was_last_read() {
         assert!(written(&mut hub).is_empty(), "a heartbeat writes nothing");
 
         let mut next = before;
-        next.engine.remember(hub.engine.all_remembered().map(|(id, it)| (id, it.clone())).collect());
+        next.engine.remember(hub.engine.all_remembered_after(None).map(|(id, it)| (id, it.clone())).collect());
         next.engine.know(known);
         assert_eq!(next.engine.target_named("shop"), Some(target()));
         next.engine.target_unreadable(next.now, target());
