@@ -149,7 +149,11 @@ impl Listener {
             let unread = Arc::clone(&unread);
             async move { answer.await.map(|answer| answer.map(|body| Answer::new(body, peer, unread))) }
         });
-        let builder = self.protocols();
+        let builder = match stream.get_ref().1.alpn_protocol() {
+            // To look at the first bytes of a connection for its protocol doubles the buffer that HTTP/1.1 keeps for reading.
+            Some(b"http/1.1") => self.protocols().http1_only(),
+            Some(_) | None => self.protocols(),
+        };
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         tokio::pin!(connection);
         tokio::select! {

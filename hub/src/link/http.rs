@@ -17,7 +17,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::Router;
 use axum::body::{Body, to_bytes};
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::Response;
 use axum::routing::any;
 use bytes::Bytes;
@@ -126,19 +127,29 @@ pub fn router<S: Service>(service: Arc<S>, signer: Arc<Signer>, refusals: Arc<Re
     Router::new().route("/link/v1/{*rest}", any(answer::<S>)).with_state(link)
 }
 
-/// A request without its content.
+/// A request without its content. It owns what it keeps: a header of the request itself keeps all that was read with it, and a
+/// poll hangs for minutes.
 struct Head {
     method: Method,
-    uri: Uri,
-    headers: HeaderMap,
+    path: String,
+    query: String,
+    content_type: String,
+    /// What it is signed by, if all of that is there.
+    proof: Option<Proof>,
     /// The connection it came over, unless it came over none of the listener's.
     peer: Option<Peer>,
 }
 
+struct Proof {
+    content_digest: String,
+    run: String,
+    signature_input: String,
+    signature: String,
+}
+
 async fn answer<S: Service>(State(link): State<Link<S>>, request: Request) -> Response {
-    let (mut parts, body) = request.into_parts();
-    let peer = parts.extensions.remove();
-    let head = Head { method: parts.method, uri: parts.uri, headers: parts.headers, peer };
+    let (parts, body) = request.into_parts();
+    let head = Head::of(parts);
     let Some(signed) = head.signed() else {
         link.refusals.count(RefusedAs::Unverified);
         // There is nothing that an answer could be bound to.
@@ -343,23 +354,47 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-impl Head {
+impl Proof {
     /// None where a header is missing, or longer than any of an agent's: all of them go into the answer's signature.
-    fn signed(&self) -> Option<Signed<'_>> {
+    fn of(headers: &HeaderMap) -> Option<Self> {
         let get = |name: &str| {
-            let value = self.headers.get(name).and_then(|value| value.to_str().ok());
-            value.filter(|value| value.len() <= signature::HEADER_BYTES_MAX)
+            let value = headers.get(name).and_then(|value| value.to_str().ok());
+            value.filter(|value| value.len() <= signature::HEADER_BYTES_MAX).map(str::to_owned)
         };
+        Some(Self {
+            content_digest: get(signature::CONTENT_DIGEST)?,
+            run: get(signature::RUN)?,
+            signature_input: get(signature::SIGNATURE_INPUT)?,
+            signature: get(signature::SIGNATURE)?,
+        })
+    }
+}
+
+impl Head {
+    fn of(mut parts: Parts) -> Self {
+        let content_type = parts.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        Self {
+            path: parts.uri.path().to_owned(),
+            query: parts.uri.query().unwrap_or("").to_owned(),
+            content_type: content_type.unwrap_or("").to_owned(),
+            proof: Proof::of(&parts.headers),
+            peer: parts.extensions.remove(),
+            method: parts.method,
+        }
+    }
+
+    fn signed(&self) -> Option<Signed<'_>> {
+        let Proof { content_digest, run, signature_input, signature } = self.proof.as_ref()?;
         Some(Signed {
             request: signature::Request {
                 method: self.method.as_str(),
-                path: exchange::logical_path(self.uri.path()),
-                query: self.uri.query().unwrap_or(""),
-                content_digest: get(signature::CONTENT_DIGEST)?,
-                run: get(signature::RUN)?,
+                path: exchange::logical_path(&self.path),
+                query: &self.query,
+                content_digest,
+                run,
             },
-            signature_input: get(signature::SIGNATURE_INPUT)?,
-            signature: get(signature::SIGNATURE)?,
+            signature_input,
+            signature,
         })
     }
 
@@ -397,7 +432,7 @@ impl Head {
     }
 
     fn content_max(&self) -> usize {
-        exchange::content_max(exchange::logical_path(self.uri.path()))
+        exchange::content_max(exchange::logical_path(&self.path))
     }
 
     fn origin(&self, random: &SystemRandom) -> Result<core::Origin, Refusal> {
@@ -410,8 +445,7 @@ impl Head {
     }
 
     fn unpack<'a>(&self, content: &'a [u8]) -> Result<Cow<'a, [u8]>, codec::Error> {
-        let media_type = self.headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
-        let unpacked = codec::unpack_request(self.content_max(), media_type, content);
+        let unpacked = codec::unpack_request(self.content_max(), &self.content_type, content);
         let more = |bytes: usize| bytes.saturating_sub(content.len());
         match &unpacked {
             // What it is packed from is signed with it.
