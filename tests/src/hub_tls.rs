@@ -8,16 +8,16 @@ use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 use rustls::{ClientConfig, RootCertStore};
 
-/// Trusts the authority of this cluster alone, and speaks HTTP/2.
+/// Trusts the authority of this cluster alone, and speaks one protocol, by its name in ALPN: `http/1.1` or `h2`.
 ///
 /// # Errors
 ///
 /// There is no authority, or it cannot be read.
-pub fn client_config(cluster: &Cluster) -> Result<ClientConfig> {
+pub fn client_config(cluster: &Cluster, protocol: &str) -> Result<ClientConfig> {
     let authority = cluster.certificate_authority_data.as_ref().context("its authority")?;
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_slice(&STANDARD.decode(authority)?)?)?;
     let mut config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
-    config.alpn_protocols = vec![b"h2".to_vec()];
+    config.alpn_protocols = vec![protocol.as_bytes().to_vec()];
     Ok(config)
 }

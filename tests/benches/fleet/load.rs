@@ -72,5 +72,5 @@ fn route(admin: &Path) -> Result<(SocketAddr, Arc<ClientConfig>)> {
     let cluster = kubeconfig.clusters.first().and_then(|named| named.cluster.clone()).context("a cluster")?;
     let server: http::Uri = cluster.server.as_ref().context("a server")?.parse()?;
     let port = server.port_u16().context("a port")?;
-    Ok((SocketAddr::from((Ipv4Addr::LOCALHOST, port)), Arc::new(client_config(&cluster)?)))
+    Ok((SocketAddr::from((Ipv4Addr::LOCALHOST, port)), Arc::new(client_config(&cluster, "http/1.1")?)))
 }

@@ -1,4 +1,4 @@
-//! One agent's connection: TLS, HTTP/2 and signatures as the real agent has them. What the hub signs is not verified.
+//! One agent's connection: TLS, HTTP/1.1 and signatures as the real agent has them. What the hub signs is not verified.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use bytes::Bytes;
-use http::header::CONTENT_TYPE;
+use http::header::{CONTENT_TYPE, HOST};
 use http::{Request, StatusCode};
 use http_body_util::{BodyExt, Full};
-use hyper::client::conn::http2::{self, SendRequest};
-use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper::client::conn::http1::{self, SendRequest};
+use hyper_util::rt::TokioIo;
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde::Serialize;
@@ -54,7 +54,7 @@ impl Wire {
         let stream = TcpStream::connect(hub).await?;
         stream.set_nodelay(true)?;
         let stream = TlsConnector::from(tls).connect(ServerName::try_from("localhost")?, stream).await?;
-        let (sender, connection) = http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await?;
+        let (sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
         Ok(Self { sender, driven: tokio::spawn(connection) })
     }
 
@@ -96,13 +96,15 @@ impl Wire {
             let headers = signature::sign_request(&identity.key, signed, parameters);
             let request = Request::builder()
                 .method(method)
-                .uri(format!("https://localhost{path}?{query}"))
+                .uri(format!("{path}?{query}"))
+                .header(HOST, "localhost")
                 .header(CONTENT_TYPE, media_type)
                 .header(CONTENT_DIGEST, &digest)
                 .header(RUN, &run)
                 .header(SIGNATURE_INPUT, &headers.signature_input)
                 .header(SIGNATURE, &headers.signature)
                 .body(Full::new(content.clone()))?;
+            self.sender.ready().await?;
             let answer = timeout(wait, self.sender.send_request(request)).await.context("no answer")??;
             let (head, body) = answer.into_parts();
             let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();

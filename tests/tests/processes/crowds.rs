@@ -179,7 +179,7 @@ async fn twenty_thousand_silent_connections_and_slow_bodies_keep_nobody_out_and_
 pub(crate) async fn tls(kubeconfig: &Path, hub: SocketAddr) -> Result<TlsStream<TcpStream>> {
     let kubeconfig = Kubeconfig::read_from(kubeconfig)?;
     let cluster = kubeconfig.clusters[0].cluster.clone().context("a cluster")?;
-    let config = client_config(&cluster)?;
+    let config = client_config(&cluster, "h2")?;
     let stream = TcpStream::connect(hub).await?;
     Ok(TlsConnector::from(Arc::new(config)).connect(ServerName::try_from("localhost")?, stream).await?)
 }
