@@ -262,7 +262,7 @@ async fn prepare(options: Options, clock: &Arc<Clock>) -> Result<Prepared, Error
     let data_dir = DataDir::open(&data_dir)?;
     let listener = match listen {
         Listen::Off => None,
-        Listen::At(address) => Some(health::bind(address, "--listen").await?),
+        Listen::At(address) => Some(health::bind(address, "--listen")?),
     };
     let input = StartInput::read(token_file.as_deref(), hub);
     let access = match &kubeconfig {

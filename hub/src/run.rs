@@ -149,8 +149,8 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
     let engine = SqliteStore::open(dir).map_err(Error::Store)?;
     let store: Arc<dyn Store> = Arc::new(Reserving::new(Arc::clone(&engine) as _, &reserve));
     let identity = Identity::open(dir, engine.revision())?;
-    let listener = bind(options.listen, "agents and Kubernetes clients", "--listen").await?;
-    let health_listener = health::bind(options.health_listen, "--health-listen").await?;
+    let listener = bind(options.listen, "agents and Kubernetes clients", "--listen")?;
+    let health_listener = health::bind(options.health_listen, "--health-listen")?;
     let address = listener.local_addr().unwrap_or(options.listen);
     let listening = addresses::listening_at(address);
     let addresses = Addresses::new(&options.public_url, options.public_ca.as_ref(), &identity, listening)?;

@@ -1,7 +1,12 @@
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
 
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
+
+/// Connections that the system keeps until they are accepted, or as many as it is allowed to (`net.core.somaxconn`). When a hub is
+/// back thousands of agents come at once, and to one that comes while there is no room nothing is said: it tries again after one
+/// second, three, seven, and so on to a minute.
+const ACCEPT_QUEUE: u32 = 4_096;
 
 /// A port could not be taken. The message names the option that says which.
 #[derive(Debug, thiserror::Error)]
@@ -19,8 +24,20 @@ pub struct BindError {
 /// # Errors
 ///
 /// The port is in use, or the address is not this machine's.
-pub async fn bind(address: SocketAddr, purpose: &'static str, option: &'static str) -> Result<TcpListener, BindError> {
-    TcpListener::bind(address).await.map_err(|source| BindError { address, purpose, option, source })
+///
+/// # Panics
+///
+/// Outside of a runtime.
+pub fn bind(address: SocketAddr, purpose: &'static str, option: &'static str) -> Result<TcpListener, BindError> {
+    listen(address).map_err(|source| BindError { address, purpose, option, source })
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    // A process that starts anew need not wait until the system has forgotten the connections of the one before it.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(ACCEPT_QUEUE)
 }
 
 fn advice(kind: ErrorKind, option: &str) -> String {

@@ -156,8 +156,8 @@ impl Drop for Heartbeat {
 /// # Errors
 ///
 /// The port is in use, or the address is not this machine's.
-pub async fn bind(address: SocketAddr, option: &'static str) -> Result<TcpListener, BindError> {
-    crate::bind(address, "health and metrics", option).await
+pub fn bind(address: SocketAddr, option: &'static str) -> Result<TcpListener, BindError> {
+    crate::bind(address, "health and metrics", option)
 }
 
 /// Registers what every process tells: its version, as `tideline_build_info`, and what it costs.

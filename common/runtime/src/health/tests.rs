@@ -33,7 +33,7 @@ async fn loop_that_does_not_beat_in_time_is_stuck() {
 async fn verdicts_are_served_over_http() -> std::io::Result<()> {
     let health = Health::new();
     let gate = health.gate("journal");
-    let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), "--listen").await.expect("a free port");
+    let listener = bind(SocketAddr::from(([127, 0, 0, 1], 0)), "--listen").expect("a free port");
     let address = listener.local_addr()?;
     let shutdown = CancellationToken::new();
     let mut registry = Registry::default();
