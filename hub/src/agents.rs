@@ -9,7 +9,6 @@ use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, Preconditi
 use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt};
 use serde::{Deserialize, Serialize};
-
 use tideline_api::SyncTarget;
 use tideline_apiserver::{Admission, Deletion};
 use tideline_common::rollup::Freshness;
@@ -23,7 +22,7 @@ use crate::kubeconfig::RequestError;
 use crate::last_contact::{self, whole_seconds};
 use crate::shared::Shared;
 use crate::sync_target::{self, annotate, find};
-use crate::virtual_resources::{self, GROUP, RootKind, Unreadable, VERSION};
+use crate::virtual_resources::{self, ColumnText, GROUP, RootKind, Unreadable, VERSION};
 
 const KIND: &str = "Agent";
 const PLURAL: &str = "agents";
@@ -351,7 +350,7 @@ pub(crate) struct Agents;
 impl RootKind for Agents {
     const KIND: &'static str = KIND;
     const PLURAL: &'static str = PLURAL;
-    const COLUMNS: &'static [(&'static str, &'static str, &'static str, i32)] = &[
+    const COLUMNS: &'static [ColumnText] = &[
         ("SyncTarget", ".name", "string", 0),
         ("State", ".state", "string", 0),
         ("Fingerprint", ".fingerprint", "string", 0),

@@ -13,7 +13,7 @@ use crate::history_break::HistoryBreak;
 use crate::history_change::Accepted;
 use crate::kubeconfig::RequestError;
 use crate::ledger::{Missing, Restored};
-use crate::virtual_resources::{GROUP, RootKind, VERSION};
+use crate::virtual_resources::{ColumnText, GROUP, RootKind, VERSION};
 
 const KIND: &str = "HistoryBreak";
 const PLURAL: &str = "historybreaks";
@@ -129,7 +129,7 @@ pub(crate) struct HistoryBreaks;
 impl RootKind for HistoryBreaks {
     const KIND: &'static str = KIND;
     const PLURAL: &'static str = PLURAL;
-    const COLUMNS: &'static [(&'static str, &'static str, &'static str, i32)] = &[
+    const COLUMNS: &'static [ColumnText] = &[
         ("Cause", ".cause", "string", 0),
         ("Target", ".target", "string", 0),
         ("Epoch", ".epoch", "integer", 0),

@@ -58,9 +58,11 @@ pub(crate) fn decode<T: DeserializeOwned>(kind: &'static str, object: DynamicObj
     serde_json::from_value(object.data).map_err(|source| Unreadable { kind, name, source })
 }
 
-/// What `kubectl get` shows, each by its name, path, type and priority.
-pub(crate) fn columns(columns: &[(&str, &str, &str, i32)]) -> Vec<Column> {
-    let column = |&(name, path, kind, priority): &(&str, &str, &str, i32)| Column {
+/// What `kubectl get` shows in a column: its name, path, type and priority.
+pub(crate) type ColumnText = (&'static str, &'static str, &'static str, i32);
+
+pub(crate) fn columns(columns: &[ColumnText]) -> Vec<Column> {
+    let column = |&(name, path, kind, priority): &ColumnText| Column {
         name: name.to_owned(),
         path: path.to_owned(),
         kind: kind.to_owned(),
@@ -113,7 +115,7 @@ impl VirtualResource for Resource {
     }
 
     fn columns(&self) -> Vec<Column> {
-        let columns: &[(&str, &str, &str, i32)] = match self.view {
+        let columns: &[ColumnText] = match self.view {
             View::Rollups => &[
                 ("Expected", ".counts.expected", "integer", 0),
                 ("Applied", ".counts.applied", "integer", 0),

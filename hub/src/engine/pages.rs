@@ -26,8 +26,8 @@ pub enum Within<'a> {
 #[derive(Clone, Copy, Debug)]
 pub struct PageBound {
     pub rows: usize,
-    /// Places that may be looked at, and copies of those that are looked at one by one. One object of a page of outlines may
-    /// exceed it by its own.
+    /// Places that may be looked at, with the sets of their copies that say the same, and single copies. One object of a page
+    /// of outlines may exceed it by its own.
     pub looks: usize,
 }
 

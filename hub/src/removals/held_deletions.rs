@@ -13,7 +13,7 @@ use tideline_common::wire::v1::ObjectReport;
 use tideline_common::{Digest, GroupKind, Monotonic, ObjectKey, Reason, TargetId};
 
 use crate::engine::Engine;
-use crate::virtual_resources::{self, GROUP, RootKind, Unreadable, VERSION};
+use crate::virtual_resources::{self, ColumnText, GROUP, RootKind, Unreadable, VERSION};
 
 const KIND: &str = "HeldDeletion";
 const PLURAL: &str = "helddeletions";
@@ -89,7 +89,7 @@ pub(crate) struct HeldDeletions;
 impl RootKind for HeldDeletions {
     const KIND: &'static str = KIND;
     const PLURAL: &'static str = PLURAL;
-    const COLUMNS: &'static [(&'static str, &'static str, &'static str, i32)] = &[
+    const COLUMNS: &'static [ColumnText] = &[
         ("Target", ".target.name", "string", 0),
         ("Kind", ".object.kind", "string", 0),
         ("Namespace", ".object.namespace", "string", 0),

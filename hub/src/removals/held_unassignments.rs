@@ -14,7 +14,7 @@ use crate::clean::Destination;
 use crate::engine::{Engine, KeptSource, renamed};
 use crate::kubeconfig::RequestError;
 use crate::placement::SourceId;
-use crate::virtual_resources::{self, GROUP, RootKind, Unreadable, VERSION};
+use crate::virtual_resources::{self, ColumnText, GROUP, RootKind, Unreadable, VERSION};
 
 const KIND: &str = "HeldUnassignment";
 const PLURAL: &str = "heldunassignments";
@@ -127,7 +127,7 @@ pub(crate) struct HeldUnassignments;
 impl RootKind for HeldUnassignments {
     const KIND: &'static str = KIND;
     const PLURAL: &'static str = PLURAL;
-    const COLUMNS: &'static [(&'static str, &'static str, &'static str, i32)] = &[
+    const COLUMNS: &'static [ColumnText] = &[
         ("Revision", ".revision", "integer", 0),
         ("Space", ".source.space", "string", 0),
         ("Kind", ".source.kind", "string", 0),

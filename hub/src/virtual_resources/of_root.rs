@@ -11,6 +11,7 @@ use tideline_apiserver::{Column, Listed, Page, PageRequest, ResourceKind, Unknow
 use tideline_common::Monotonic;
 use tokio::sync::watch;
 
+use super::ColumnText;
 use crate::engine::Engine;
 use crate::shared::Shared;
 
@@ -21,8 +22,7 @@ const ROWS_AT_ONCE: usize = 500;
 pub(crate) trait RootKind: Debug + Send + Sync + 'static {
     const KIND: &'static str;
     const PLURAL: &'static str;
-    /// What `kubectl get` shows, each by its name, path, type and priority.
-    const COLUMNS: &'static [(&'static str, &'static str, &'static str, i32)];
+    const COLUMNS: &'static [ColumnText];
 
     /// Where a row is in the order, as long as it is there, whatever comes and goes meanwhile.
     type Position: Serialize + DeserializeOwned;

@@ -15,7 +15,7 @@ const NUMBERS: u32 = 2_345;
 impl RootKind for Numbers {
     const KIND: &'static str = "Number";
     const PLURAL: &'static str = "numbers";
-    const COLUMNS: &'static [(&'static str, &'static str, &'static str, i32)] = &[];
+    const COLUMNS: &'static [ColumnText] = &[];
 
     type Position = u32;
     type Row = BTreeMap<String, u32>;
