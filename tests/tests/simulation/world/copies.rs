@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tideline_common::{Digest, InstanceId, ObjectKey, Uid};
+use tideline_common::{ApplyMode, Digest, Entry, InstanceId, ObjectKey, Uid};
 use tideline_hub::link::core as link;
 
 use super::{Agent, Happening, Standing, World};
@@ -187,9 +187,13 @@ impl World {
         self.heal();
     }
 
-    /// Whether an object was applied of a later generation than this journal knows.
+    /// Whether an object was applied of a later generation than this journal knows, and is kept as its source says.
     pub(crate) fn has_later_than(&self, journal: &Journal) -> bool {
-        journal.entries.values().any(|entry| {
+        let follows = |entry: &&Entry| {
+            let policy = journal.policies.get(&entry.policy);
+            !entry.implied && policy.is_some_and(|policy| policy.mode == ApplyMode::Continuous)
+        };
+        journal.entries.values().map(|entry| &**entry).filter(follows).any(|entry| {
             let mark = self
                 .cluster
                 .objects
