@@ -313,7 +313,8 @@ impl Ingest {
             adopts: annotations.get(ADOPTS_ANNOTATION).and_then(|word| read_adopts(word, id)),
         });
         let labels: Labels = target.metadata.labels.clone().unwrap_or_default();
-        let placed = Target { id, labels, unschedulable: target.spec.unschedulable, decommission };
+        let placed =
+            Target { id, name: name.as_str().into(), labels, unschedulable: target.spec.unschedulable, decommission };
         self.shared.ingest(|engine, now| {
             engine.call_target(now, id, &name);
             engine.keys_revoked(id, &name, &revoked);

@@ -30,7 +30,7 @@ mod wants;
 pub use assignment::{Assignment, Change, GroupResource, PlacementId, SourceId, Variant};
 pub use index::{DELETION_GRACE, Index, Part, SETTLE};
 pub use inventory::Target;
-pub use rule::{CLAUSE_POLICY_BYTES_MAX, Clause, PlacementRule, ReachRule, RuleError, SpaceRule};
+pub use rule::{CLAUSE_POLICY_BYTES_MAX, Clause, PlacementRule, ReachRule, RuleError, SpaceRule, TargetRule};
 pub use summary::{LocationSummary, PROBLEMS_MAX, PlacementProblem, PlacementSummary};
 
 #[cfg(test)]

@@ -8,6 +8,10 @@ use crate::{
     DeletionApproval, EnrolmentToken, HistoryAcceptance, Location, Placement, Space, SyncTarget, UnassignmentApproval,
 };
 
+/// What of a clause says which objects it means.
+const OBJECT_CRITERIA: [&str; 6] =
+    ["apiGroup", "resources", "namespaces", "namespaceSelectors", "objectSelectors", "names"];
+
 /// Every CRD of the group, by name.
 pub fn crds() -> Vec<CustomResourceDefinition> {
     let mut all = root_crds();
@@ -31,7 +35,7 @@ pub fn root_crds() -> Vec<CustomResourceDefinition> {
 
 /// What every workload space serves.
 pub fn workload_crds() -> Vec<CustomResourceDefinition> {
-    vec![finished(Placement::crd())]
+    vec![finished(one_criterion(Placement::crd()))]
 }
 
 /// Brings a derived CRD to what an API server takes without a warning, and to what is meant.
@@ -42,19 +46,36 @@ fn finished(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
             // What is not known yet is absent, not a default.
             without_defaults(status);
         }
+        defaults_in_lists_as_words(root);
     }
     crd
 }
 
 /// Has the API server refuse a space that is nowhere, or in two places.
 fn one_provider(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
-    let requires = |name: &str| JSONSchemaProps { required: Some(vec![name.to_owned()]), ..JSONSchemaProps::default() };
     for root in schemas(&mut crd) {
         if let Some(spec) = root.properties.as_mut().and_then(|properties| properties.get_mut("spec")) {
             spec.one_of = Some(vec![requires("embedded"), requires("kubeconfig")]);
         }
     }
     crd
+}
+
+/// Has the API server refuse a clause that does not say which objects it means.
+fn one_criterion(mut crd: CustomResourceDefinition) -> CustomResourceDefinition {
+    for root in schemas(&mut crd) {
+        let spec = root.properties.as_mut().and_then(|properties| properties.get_mut("spec"));
+        let objects = spec.and_then(|spec| spec.properties.as_mut()?.get_mut("objects"));
+        let Some(JSONSchemaPropsOrArray::Schema(clause)) = objects.and_then(|objects| objects.items.as_mut()) else {
+            continue;
+        };
+        clause.any_of = Some(OBJECT_CRITERIA.iter().copied().map(requires).collect());
+    }
+    crd
+}
+
+fn requires(field: &str) -> JSONSchemaProps {
+    JSONSchemaProps { required: Some(vec![field.to_owned()]), ..JSONSchemaProps::default() }
 }
 
 fn schemas(crd: &mut CustomResourceDefinition) -> impl Iterator<Item = &mut JSONSchemaProps> {
@@ -96,6 +117,29 @@ fn finish(schema: &mut JSONSchemaProps) {
 fn without_defaults(schema: &mut JSONSchemaProps) {
     schema.default = None;
     for_each_child(schema, without_defaults);
+}
+
+/// A default inside a list is told and not filled in. `kubectl apply` compares lists as wholes: with what a server added to
+/// one, it would find it changed each time.
+fn defaults_in_lists_as_words(schema: &mut JSONSchemaProps) {
+    match &mut schema.items {
+        Some(JSONSchemaPropsOrArray::Schema(items)) => defaults_as_words(items),
+        Some(JSONSchemaPropsOrArray::Schemas(several)) => several.iter_mut().for_each(defaults_as_words),
+        None => {}
+    }
+    for_each_child(schema, defaults_in_lists_as_words);
+}
+
+fn defaults_as_words(schema: &mut JSONSchemaProps) {
+    let said = schema.default.take().and_then(|default| match default.0 {
+        Value::String(text) if !text.is_empty() => Some(text),
+        scalar @ (Value::Bool(_) | Value::Number(_)) => Some(scalar.to_string()),
+        Value::String(_) | Value::Null | Value::Array(_) | Value::Object(_) => None,
+    });
+    if let (Some(said), Some(description)) = (said, &mut schema.description) {
+        *description = format!("{description} Default: {said}.");
+    }
+    for_each_child(schema, defaults_as_words);
 }
 
 fn for_each_child(schema: &mut JSONSchemaProps, visit: fn(&mut JSONSchemaProps)) {

@@ -35,7 +35,7 @@ pub use location::{Location, LocationSpec, LocationStatus};
 pub use placement::{
     ApplyMode, ApplyPolicy, ApproveDeletions, AssociatedResource, ConflictPolicy, DriftPolicy, FieldMode, FieldPolicy,
     NamespaceMapping, ObjectClause, Ordering, Placement, PlacementSpec, PlacementStatus, Problem, Prune, Recreate,
-    StatusPolicy, StatusReturn, Takeover, WhenStale,
+    StatusPolicy, StatusReturn, Takeover, TargetSelector, WhenStale,
 };
 pub use selector::{Requirement, Selector, SelectorError};
 pub use space::{

@@ -34,10 +34,10 @@ pub struct PlacementSpec {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::label_selectors")]
     pub locations: Vec<LabelSelector>,
-    /// Where: the SyncTargets that any of these selectors selects by label.
+    /// Where: the SyncTargets that any of these selectors selects, by name or by label.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::label_selectors")]
-    pub targets: Vec<LabelSelector>,
+    #[schemars(schema_with = "schema::target_selectors")]
+    pub targets: Vec<TargetSelector>,
     /// Takes only this many of the selected targets. A choice once made stays while its target is selected, and for the
     /// settle time after that; a Placement that replaces one of the same name takes it over.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -88,14 +88,31 @@ pub struct NamespaceMapping {
     pub map: BTreeMap<String, String>,
 }
 
-/// Selects objects that meet all of its criteria, and says how they are kept.
+/// Selects SyncTargets; all that it says must hold. An empty one selects all.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct TargetSelector {
+    /// The SyncTargets, by name. Empty: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+    /// The SyncTargets, by label.
+    #[serde(flatten)]
+    pub labels: LabelSelector,
+}
+
+/// Selects the objects of this space that meet all criteria it has, of which it must have one: any of apiGroup,
+/// resources, namespaces, namespaceSelectors, objectSelectors and names. And says how they are kept.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ObjectClause {
-    /// The API group of the objects; empty is the core group.
+    /// What messages call this clause. Without it they give its number.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 63), regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
+    pub name: Option<String>,
+    /// The API group of the objects. The empty one is the core group; absent or *: any.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = 253))]
-    pub api_group: String,
-    /// The resources in that group, by plural name in lower case; * means all.
+    pub api_group: Option<String>,
+    /// The resources, by plural name in lower case. Empty or *: any.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::names")]
     pub resources: Vec<String>,

@@ -22,6 +22,21 @@ pub(crate) fn label_selectors(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
+/// [`crate::TargetSelector`]s: a label selector that may name what it selects.
+pub(crate) fn target_selectors(generator: &mut SchemaGenerator) -> Schema {
+    let mut selector = selector();
+    selector["description"] = json!("Selects SyncTargets; all that it says must hold. An empty one selects all.");
+    let mut names = names(generator).to_value();
+    names["description"] = json!("The SyncTargets, by name. Empty: any.");
+    selector["properties"]["names"] = names;
+    json_schema!({
+        "type": "array",
+        "maxItems": SELECTORS_MAX,
+        "x-kubernetes-list-type": "atomic",
+        "items": selector,
+    })
+}
+
 pub(crate) fn names(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",

@@ -5,7 +5,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::schema;
+use crate::{TargetSelector, schema};
 
 /// Where a space is, and what it may do.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -64,10 +64,11 @@ pub struct Allow {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::label_selectors")]
     pub locations: Vec<LabelSelector>,
-    /// The SyncTargets it may place to without naming a Location: those that any of these selectors selects by label.
+    /// The SyncTargets it may place to without naming a Location: those that any of these selectors selects, by name or
+    /// by label.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(schema_with = "schema::label_selectors")]
-    pub targets: Vec<LabelSelector>,
+    #[schemars(schema_with = "schema::target_selectors")]
+    pub targets: Vec<TargetSelector>,
     /// The kinds it may place, as Kind.group (ConfigMap, Deployment.apps), *.group, or * for all.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("maxItems" = 256, "x-kubernetes-list-type" = "set"))]
@@ -141,7 +142,7 @@ impl Allow {
     pub fn everything() -> Self {
         Self {
             locations: vec![LabelSelector::default()],
-            targets: vec![LabelSelector::default()],
+            targets: vec![TargetSelector::default()],
             kinds: vec!["*".to_owned()],
             annotation_assignment: true,
             impersonate: None,

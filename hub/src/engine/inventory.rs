@@ -20,8 +20,7 @@ impl Engine {
         let id = target.id;
         let called = self.target_name(id);
         let perhaps = self.targets.leaving().contains_key(&id) || self.targets.is_unreadable(id);
-        let name = record.as_ref().map(|record| &record.name).or_else(|| self.targets.name(id));
-        self.inventory.seen(id, LastKnown::of(name.cloned().unwrap_or_default(), &target));
+        self.inventory.seen(id, LastKnown::of(&target));
         // Also where an accept that takes it for leaving is under way.
         if target.decommission == Decommission::No && (perhaps || self.ledger.leaving_is_unexplained(id)) {
             self.changes.push(Change::History(HistoryChange::Stays(id)));

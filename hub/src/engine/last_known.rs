@@ -26,14 +26,19 @@ pub struct LastKnown {
 }
 
 impl LastKnown {
-    pub(super) fn of(name: String, target: &Target) -> Self {
-        let Target { id: _, labels, unschedulable, decommission } = target;
-        Self { name, labels: labels.clone(), unschedulable: *unschedulable, decommission: *decommission }
+    pub(super) fn of(target: &Target) -> Self {
+        let Target { id: _, name, labels, unschedulable, decommission } = target;
+        Self {
+            name: name.to_string(),
+            labels: labels.clone(),
+            unschedulable: *unschedulable,
+            decommission: *decommission,
+        }
     }
 
     pub(super) fn target(&self, id: TargetId) -> Target {
-        let Self { name: _, labels, unschedulable, decommission } = self.clone();
-        Target { id, labels, unschedulable, decommission }
+        let Self { name, labels, unschedulable, decommission } = self.clone();
+        Target { id, name: name.into(), labels, unschedulable, decommission }
     }
 
     fn digest(&self) -> Digest {

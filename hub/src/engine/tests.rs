@@ -61,7 +61,7 @@ fn target() -> TargetId {
 fn in_service(is: bool) -> Target {
     let labels = [("tier".to_owned(), "shop".to_owned())].into();
     let decommission = if is { Decommission::No } else { Decommission::Remove };
-    Target { id: target(), labels, unschedulable: false, decommission }
+    Target { id: target(), name: "target".into(), labels, unschedulable: false, decommission }
 }
 
 impl Hub {

@@ -7,13 +7,15 @@ use tideline_common::TargetId;
 use tideline_common::wire::v1::Decommission;
 
 use super::listing::Listing;
-use super::rule::ReachRule;
+use super::rule::{ReachRule, TargetRule};
 use crate::clean::Labels;
 
 /// A SyncTarget, as far as placement looks at it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     pub id: TargetId,
+    /// Of the SyncTarget.
+    pub name: Arc<str>,
     pub labels: Labels,
     /// Gets nothing new; what it has stays.
     pub unschedulable: bool,
@@ -22,7 +24,12 @@ pub struct Target {
 }
 
 impl Target {
-    fn is_selected_by(&self, selector: &Selector) -> bool {
+    fn is_selected_by(&self, rule: &TargetRule) -> bool {
+        let TargetRule { names, labels } = rule;
+        (names.is_empty() || names.contains(&*self.name)) && self.is_labelled(labels)
+    }
+
+    fn is_labelled(&self, selector: &Selector) -> bool {
         self.decommission == Decommission::No && selector.matches(&self.labels)
     }
 }
@@ -95,7 +102,7 @@ impl Inventory {
             self.schedulable.insert(index);
         }
         for location in self.locations.values_mut() {
-            let selected = location.selector.as_ref().is_some_and(|selector| target.is_selected_by(selector));
+            let selected = location.selector.as_ref().is_some_and(|selector| target.is_labelled(selector));
             set(&mut location.targets, index, selected);
         }
         self.targets.insert(index, target);
@@ -133,7 +140,7 @@ impl Inventory {
         let generation = former.as_ref().map_or(0, |former| former.generation);
         let targets = match former {
             Some(former) if same => former.targets,
-            Some(_) | None => self.selected(selector.as_slice()),
+            Some(_) | None => self.those(|target| selector.as_ref().is_some_and(|by| target.is_labelled(by))),
         };
         self.locations.insert(name, Location { labels, selector, problem, targets, generation });
         self.news.locations |= !same;
@@ -148,9 +155,8 @@ impl Inventory {
         known.fold(RoaringBitmap::new(), |all, location| all | &location.targets)
     }
 
-    fn selected(&self, by: &[Selector]) -> RoaringBitmap {
-        let selected = |target: &Target| by.iter().any(|selector| target.is_selected_by(selector));
-        self.targets.iter().filter(|(_, target)| selected(target)).map(|(index, _)| *index).collect()
+    fn those(&self, are: impl Fn(&Target) -> bool) -> RoaringBitmap {
+        self.targets.iter().filter(|(_, target)| are(target)).map(|(index, _)| *index).collect()
     }
 }
 
@@ -175,15 +181,13 @@ impl Reach {
     }
 
     pub(super) fn refresh(&mut self, rule: &ReachRule, inventory: &Inventory, news: &News) -> RoaringBitmap {
+        let selected = |target: &Target| rule.targets.iter().any(|by| target.is_selected_by(by));
         if self.fresh {
             for index in &news.targets {
-                let target = inventory.targets.get(&index);
-                let selected =
-                    target.is_some_and(|target| rule.targets.iter().any(|selector| target.is_selected_by(selector)));
-                set(&mut self.direct, index, selected);
+                set(&mut self.direct, index, inventory.targets.get(&index).is_some_and(selected));
             }
         } else {
-            self.direct = inventory.selected(&rule.targets);
+            self.direct = inventory.those(selected);
         }
         if news.locations || !self.fresh {
             let selected = |location: &Location| rule.locations.iter().any(|by| by.matches(&location.labels));
@@ -205,7 +209,7 @@ impl Reach {
     }
 }
 
-fn set(bits: &mut RoaringBitmap, index: u32, value: bool) {
+pub(super) fn set(bits: &mut RoaringBitmap, index: u32, value: bool) {
     if value {
         bits.insert(index);
     } else {

@@ -3,6 +3,7 @@ use std::sync::Arc;
 
 use tideline_api::{
     Allow, KindPattern, KindPatternError, ObjectClause, PlacementSpec, Selector, SelectorError, StatusPolicy,
+    TargetSelector,
 };
 use tideline_common::{Additions, ApplyPolicy, FieldPath, FieldPathError, Gate, GroupKind, Impersonation, ObjectKey};
 
@@ -33,14 +34,23 @@ pub struct SpaceRule {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ReachRule {
     pub locations: Vec<Selector>,
-    pub targets: Vec<Selector>,
+    pub targets: Vec<TargetRule>,
 }
 
-/// Selects objects that meet all of its criteria. An empty list of names or selectors is no criterion, but of resources it
-/// selects none.
+/// Selects targets that have one of these names, if there are any, and these labels.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TargetRule {
+    pub names: BTreeSet<String>,
+    pub labels: Selector,
+}
+
+/// Selects objects that meet all of its criteria. What is empty is no criterion.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Clause {
-    pub group: String,
+    /// How messages refer to it.
+    pub called: String,
+    /// None: any.
+    pub group: Option<String>,
     pub resources: BTreeSet<String>,
     pub namespaces: BTreeSet<String>,
     pub namespace_selectors: Vec<Selector>,
@@ -52,11 +62,19 @@ pub struct Clause {
 /// Bytes of how a clause has its objects kept, as the ledger writes it: a record of one object has room for fifteen.
 pub const CLAUSE_POLICY_BYTES_MAX: usize = 64 << 10;
 
+/// What a clause says where it means any group, or any resource.
+const ANY: &str = "*";
+
 /// Why a rule cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RuleError {
     #[error("{field}[{nth}] is not a label selector")]
     Selector { field: &'static str, nth: usize, source: SelectorError },
+    #[error(
+        "spec.objects[{clause}] does not say which objects it means; give it one of apiGroup, resources, namespaces, \
+         namespaceSelectors, objectSelectors and names, or apiGroup: \"*\" for every object"
+    )]
+    NoCriterion { clause: usize },
     #[error("spec.objects[{clause}].{field}[{nth}] is not a label selector")]
     ClauseSelector { clause: usize, field: &'static str, nth: usize, source: SelectorError },
     #[error("spec.objects[{clause}].apply.fields: {path:?} is not the path of a field")]
@@ -100,13 +118,19 @@ fn selectors(from: &[LabelSelector]) -> Result<Vec<Selector>, (usize, SelectorEr
 
 fn reach(
     locations: &[LabelSelector],
-    targets: &[LabelSelector],
+    targets: &[TargetSelector],
     fields: [&'static str; 2],
 ) -> Result<ReachRule, RuleError> {
     let invalid = |field| move |(nth, source)| RuleError::Selector { field, nth, source };
     Ok(ReachRule {
         locations: selectors(locations).map_err(invalid(fields[0]))?,
-        targets: selectors(targets).map_err(invalid(fields[1]))?,
+        targets: (targets.iter().enumerate())
+            .map(|(nth, TargetSelector { names, labels })| {
+                let labels = Selector::try_from(labels).map_err(|error| (nth, error))?;
+                Ok(TargetRule { names: names.iter().cloned().collect(), labels })
+            })
+            .collect::<Result<_, _>>()
+            .map_err(invalid(fields[1]))?,
     })
 }
 
@@ -157,6 +181,7 @@ impl SpaceRule {
 impl Clause {
     fn read(nth: usize, clause: &ObjectClause, additions: &Additions) -> Result<Self, RuleError> {
         let ObjectClause {
+            name,
             api_group,
             resources,
             namespaces,
@@ -185,23 +210,67 @@ impl Clause {
         if bytes > CLAUSE_POLICY_BYTES_MAX {
             return Err(RuleError::TooLarge { clause: nth, bytes });
         }
-        Ok(Self {
-            group: api_group.clone(),
-            resources: resources.iter().cloned().collect(),
+        let read = Self {
+            called: String::new(),
+            group: api_group.clone().filter(|group| group != ANY),
+            resources: if resources.iter().any(|resource| resource == ANY) {
+                BTreeSet::new()
+            } else {
+                resources.iter().cloned().collect()
+            },
             namespaces: namespaces.iter().cloned().collect(),
             namespace_selectors: selectors(namespace_selectors).map_err(invalid("namespaceSelectors"))?,
             object_selectors: selectors(object_selectors).map_err(invalid("objectSelectors"))?,
             names: names.iter().cloned().collect(),
             policy,
-        })
+        };
+        if api_group.is_none() && resources.is_empty() && read.is_unrestricted() {
+            return Err(RuleError::NoCriterion { clause: nth });
+        }
+        let called = match name {
+            Some(name) => format!("the clause {name:?}"),
+            None => format!("spec.objects[{nth}] ({})", read.first_criterion()),
+        };
+        Ok(Self { called, ..read })
     }
 
-    fn selects(&self, candidate: Candidate<'_>) -> bool {
+    /// Whether every object meets it.
+    fn is_unrestricted(&self) -> bool {
+        let Self { called: _, group, resources, namespaces, namespace_selectors, object_selectors, names, policy: _ } =
+            self;
+        group.is_none()
+            && resources.is_empty()
+            && namespaces.is_empty()
+            && namespace_selectors.is_empty()
+            && object_selectors.is_empty()
+            && names.is_empty()
+    }
+
+    /// The criterion by which somebody finds it among the others.
+    fn first_criterion(&self) -> String {
+        let first = |names: &BTreeSet<String>| names.first().cloned();
+        let resource = first(&self.resources).map(|resource| match self.group.as_deref() {
+            Some(group) if !group.is_empty() => format!("{resource}.{group}"),
+            Some(_) | None => resource,
+        });
+        let group = || {
+            let group = self.group.as_deref()?;
+            Some(if group.is_empty() { "the core group".to_owned() } else { format!("the group {group}") })
+        };
+        resource
+            .or_else(group)
+            .or_else(|| first(&self.namespaces).map(|namespace| format!("namespace {namespace}")))
+            .or_else(|| first(&self.names).map(|name| format!("name {name}")))
+            .unwrap_or_else(|| if self.is_unrestricted() { "every object" } else { "by labels" }.to_owned())
+    }
+
+    pub(super) fn selects(&self, candidate: Candidate<'_>) -> bool {
         let Candidate { resource, key, labels, namespace_labels } = candidate;
-        let Self { group, resources, namespaces, namespace_selectors, object_selectors, names, policy: _ } = self;
+        let Self { called: _, group, resources, namespaces, namespace_selectors, object_selectors, names, policy: _ } =
+            self;
         let any = |selectors: &[Selector], labels: &Labels| selectors.iter().any(|selector| selector.matches(labels));
-        **group == *resource.group
-            && (resources.contains(&*resource.resource) || resources.contains("*"))
+        group.as_ref().is_none_or(|group| **group == *resource.group)
+            && (resources.is_empty() || resources.contains(&*resource.resource))
             && (names.is_empty() || names.contains(&*key.name))
             && (namespaces.is_empty() || (key.is_namespaced() && namespaces.contains(&*key.namespace)))
             && (namespace_selectors.is_empty()

@@ -7,7 +7,7 @@ use tideline_common::{ApplyPolicy, Monotonic, ObjectKey, SpaceName, Uid};
 
 use super::choice::Choice;
 use super::counted::Counted;
-use super::inventory::{News, Reach};
+use super::inventory::{News, Reach, set};
 use super::listing::Listing;
 use super::object::{Object, State};
 use super::problems::Problems;
@@ -86,6 +86,8 @@ pub(super) struct Placing {
     pub(super) reach: Reach,
     pub(super) targets: RoaringBitmap,
     pub(super) objects: RoaringBitmap,
+    /// What each clause of its rule selects of them.
+    pub(super) by_clause: Vec<RoaringBitmap>,
     /// As of when its objects were last resolved.
     pub(super) problems: Problems,
 }
@@ -94,6 +96,14 @@ impl Placing {
     /// Of how many targets it takes its pick; none for all of them, or where that cannot be read.
     pub(super) fn number_of_targets(&self) -> Option<u32> {
         self.rule.as_ref()?.number_of_targets
+    }
+
+    fn unselect(&mut self, index: u32) {
+        self.objects.remove(index);
+        self.problems.remove(index);
+        for selected in &mut self.by_clause {
+            selected.remove(index);
+        }
     }
 
     fn shared(&mut self, policy: ApplyPolicy) -> Arc<ApplyPolicy> {
@@ -184,9 +194,15 @@ impl Space {
         self.unlabelled.contains(name) || !name.is_empty() && some_are_nameless() && !is_labelled()
     }
 
-    /// Whether the space was seen to have a resource.
-    pub(super) fn serves(&self, resource: &GroupResource) -> bool {
-        self.listings.contains_key(resource)
+    /// Whether every object of it is known.
+    pub(super) fn is_listed(&self) -> bool {
+        self.listings.values().all(Listing::complete)
+    }
+
+    /// The resources that the space was seen to have, in this group or in any.
+    pub(super) fn resources<'a>(&'a self, group: Option<&'a str>) -> impl Iterator<Item = &'a str> {
+        let known = self.listings.keys().filter(move |known| group.is_none_or(|group| group == &*known.group));
+        known.map(|known| &*known.resource)
     }
 
     pub(super) fn selecting(&self, source: &SourceId, place: &ObjectKey) -> impl Iterator<Item = &Arc<str>> {
@@ -351,8 +367,7 @@ impl Space {
         };
         for name in object.matches.names() {
             if let Some(placing) = self.placements.get_mut(name) {
-                placing.objects.remove(index);
-                placing.problems.remove(index);
+                placing.unselect(index);
             }
         }
         self.by_key.remove(&(object.id.resource.clone(), object.key.clone()));
@@ -485,6 +500,9 @@ impl Space {
                     labels: &object.labels,
                     namespace_labels: namespace.and_then(|namespace| namespace.labels.as_deref()),
                 };
+                for (clause, selected) in rule.objects.iter().zip(&mut placing.by_clause) {
+                    set(selected, index, clause.selects(candidate));
+                }
                 rule.policy(candidate, || format!("{}/{name}", self.name))
             }
             (None, _) | (Some(_), State::Restored | State::NeverPlaced) => None,
@@ -497,8 +515,7 @@ impl Space {
             placing.objects.insert(index);
         } else {
             object.matches.remove(name);
-            placing.objects.remove(index);
-            placing.problems.remove(index);
+            placing.unselect(index);
         }
         self.dirty.insert(index);
         self.unsaid.insert(index);
@@ -522,6 +539,7 @@ impl Space {
             reach: Reach::default(),
             targets: RoaringBitmap::new(),
             objects: RoaringBitmap::new(),
+            by_clause: Vec::new(),
             problems: Problems::default(),
         });
         match rule {
@@ -532,6 +550,7 @@ impl Space {
                     return;
                 }
                 let mapped_otherwise = placing.rule.as_ref().is_some_and(|known| known.mapping != rule.mapping);
+                placing.by_clause = vec![RoaringBitmap::new(); rule.objects.len()];
                 let former = placing.rule.replace(Arc::new(rule));
                 placing.policies.clear();
                 placing.reach.forget();

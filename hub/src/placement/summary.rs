@@ -4,13 +4,13 @@ use std::sync::Arc;
 use tideline_api::PlacementStatus;
 use tideline_common::{ObjectKey, Reason, SpaceName};
 
+use super::SourceId;
 use super::choice::Choice;
 use super::index::Index;
 use super::inventory::Inventory;
 use super::object::{Object, State};
 use super::rule::{Clause, PlacementRule};
 use super::space::{Placing, Space};
-use super::{GroupResource, SourceId};
 use crate::clean::refers_to_namespaces;
 
 /// Problems kept for one Placement; they are counted beyond.
@@ -95,8 +95,10 @@ impl Index {
             if placing.targets.is_empty() {
                 summary.add(Reason::NoTargets, no_targets(space, (name, placing, rule), &self.inventory));
             }
-            if placing.objects.is_empty() {
-                summary.add(Reason::NoObjects, no_objects(space, rule));
+            if placing.objects.is_empty() || space.is_listed() {
+                for problem in no_objects(space, placing, rule) {
+                    summary.add(Reason::NoObjects, problem);
+                }
             }
         }
         for (reason, count) in &placing.problems.counts {
@@ -204,35 +206,60 @@ fn no_targets(space: &Space, (name, placing, rule): (&str, &Placing, &PlacementR
     format!("it selects {count} target{plural}, and all are unschedulable; see spec.unschedulable of the SyncTargets")
 }
 
-/// Why a Placement selects no object, and what to do about it.
-fn no_objects(space: &Space, rule: &PlacementRule) -> String {
+/// What spec.objects asks for and the space does not have.
+fn no_objects(space: &Space, placing: &Placing, rule: &PlacementRule) -> Vec<String> {
     if rule.objects.is_empty() {
-        return "spec.objects is empty, and so selects no object; name at least one resource there".to_owned();
+        return vec!["spec.objects is empty, and so selects no object; say there which are meant".to_owned()];
     }
-    if let Some(nth) = rule.objects.iter().position(|clause| clause.resources.is_empty()) {
-        return format!(
-            "spec.objects[{nth}].resources is empty, and so selects no object; name resources by plural name, or \
-             \"*\" for all of the group"
-        );
+    let mut absent = Vec::new();
+    let mut unmet = Vec::new();
+    for (clause, selected) in rule.objects.iter().zip(&placing.by_clause) {
+        let unknown = unknown_resources(space, clause);
+        if unknown.is_empty() && selected.is_empty() {
+            unmet.push(clause.called.as_str());
+        }
+        absent.extend(unknown);
     }
-    let asked = |(nth, clause): (usize, &Clause)| -> Vec<String> {
-        let absent = clause.resources.iter().filter(|resource| {
-            let named = GroupResource::new(clause.group.as_str(), resource.as_str());
-            resource.as_str() != "*" && !space.serves(&named)
-        });
-        let group = if clause.group.is_empty() { "the core group".to_owned() } else { clause.group.clone() };
-        absent.map(|resource| format!("{resource:?} in {group} (spec.objects[{nth}])")).collect()
-    };
-    let absent: Vec<_> = rule.objects.iter().enumerate().flat_map(asked).collect();
-    if absent.is_empty() {
-        return "no object of this space is what spec.objects asks for; compare its resources, names, namespaces and \
-                labels with `kubectl get RESOURCE --all-namespaces --show-labels`"
-            .to_owned();
+    let mut problems = Vec::new();
+    if !absent.is_empty() {
+        problems.push(format!(
+            "this space has no resource {}; `kubectl api-resources` shows names and groups of those that it has",
+            named(&absent)
+        ));
     }
-    format!(
-        "this space has no resource {}; `kubectl api-resources` shows names and groups of those that it has",
-        named(&absent)
-    )
+    if !unmet.is_empty() {
+        problems.push(format!(
+            "no object of this space is what {} asks for; compare its resources, names, namespaces and labels with \
+             `kubectl get RESOURCE --all-namespaces --show-labels`",
+            named(&unmet)
+        ));
+    }
+    problems
+}
+
+/// The resources of a clause that the space does not serve, each with the one that may be meant.
+fn unknown_resources(space: &Space, clause: &Clause) -> Vec<String> {
+    let group = clause.group.as_deref();
+    let unknown = clause.resources.iter().filter(|resource| space.resources(group).all(|known| known != *resource));
+    let described = unknown.map(|resource| {
+        let of = match group {
+            None => String::new(),
+            Some("") => " in the core group".to_owned(),
+            Some(group) => format!(" in {group}"),
+        };
+        let meant = nearest(resource, space.resources(group)).or_else(|| nearest(resource, space.resources(None)));
+        let meant = meant.map(|meant| format!(", did you mean {meant}?")).unwrap_or_default();
+        format!("{resource:?}{of} ({}{meant})", clause.called)
+    });
+    described.collect()
+}
+
+/// What somebody meant who wrote this: a kind for its resource, a singular, or a slip of the hand.
+fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    let written = written.to_lowercase();
+    let distance = |name: &str| strsim::damerau_levenshtein(&written, name);
+    // A third of a word may be wrong; more is another word.
+    known.map(|name| (distance(name), name)).filter(|(far, name)| far * 3 <= name.len()).min().map(|(_, name)| name)
 }
 
 /// The first of these, and how many there are besides.

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use roaring::RoaringBitmap;
@@ -43,6 +44,10 @@ fn namespaces() -> GroupResource {
 
 fn target_id(nth: u32) -> TargetId {
     format!("00000000-0000-4000-8000-{nth:012}").parse().unwrap()
+}
+
+fn target_name(nth: u32) -> Arc<str> {
+    format!("target-{nth}").into()
 }
 
 fn labels(text: &str) -> Labels {
@@ -137,14 +142,26 @@ impl World {
     fn target(&mut self, nth: u32, with: &str) {
         self.index.apply_target(
             nth,
-            Target { id: target_id(nth), labels: labels(with), unschedulable: false, decommission: Decommission::No },
+            Target {
+                id: target_id(nth),
+                name: target_name(nth),
+                labels: labels(with),
+                unschedulable: false,
+                decommission: Decommission::No,
+            },
         );
     }
 
     fn unschedulable(&mut self, nth: u32, with: &str) {
         self.index.apply_target(
             nth,
-            Target { id: target_id(nth), labels: labels(with), unschedulable: true, decommission: Decommission::No },
+            Target {
+                id: target_id(nth),
+                name: target_name(nth),
+                labels: labels(with),
+                unschedulable: true,
+                decommission: Decommission::No,
+            },
         );
     }
 

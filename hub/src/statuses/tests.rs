@@ -34,7 +34,13 @@ async fn requests(code: u16, reason: &'static str) -> (usize, usize) {
         adopts: None,
     };
     let told = || {
-        let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommission: Decommission::No };
+        let target = Target {
+            id,
+            name: "target".into(),
+            labels: BTreeMap::new(),
+            unschedulable: false,
+            decommission: Decommission::No,
+        };
         shared.step(|engine, now| engine.target_seen(now, target, Some(record.clone())));
     };
     let asked = Arc::new(AtomicUsize::new(0));
@@ -165,7 +171,7 @@ impl Writes {
             released: None,
             adopts: None,
         };
-        let target = Target { id, labels: BTreeMap::new(), unschedulable: false, decommission };
+        let target = Target { id, name: "target".into(), labels: BTreeMap::new(), unschedulable: false, decommission };
         self.shared.step(|engine, now| engine.target_seen(now, target, Some(record)));
     }
 

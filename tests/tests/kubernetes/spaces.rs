@@ -36,7 +36,13 @@ fn index(space: &SpaceName, objects: Vec<ObjectClause>) -> Result<Index> {
     let id = "00000000-0000-4000-8000-000000000001".parse()?;
     index.apply_target(
         0,
-        Target { id, labels: labels("tier", "shop"), unschedulable: false, decommission: Decommission::No },
+        Target {
+            id,
+            name: "shop".into(),
+            labels: labels("tier", "shop"),
+            unschedulable: false,
+            decommission: Decommission::No,
+        },
     );
     index.apply_space(space, SpaceRule::try_from(&Allow::everything())?);
     index.apply_placement(space, "all", "placement".parse()?, Ok(PlacementRule::try_from(&spec)?));
@@ -118,7 +124,7 @@ async fn space_on_a_real_api_server_is_resolved_like_any_other() -> Result<()> {
 async fn everything(client: Client) -> Result<(Vec<ObjectClause>, BTreeSet<GroupResource>)> {
     let discovery = Discovery::new(client).run().await?;
     let all = |group: &ApiGroup| ObjectClause {
-        api_group: group.name().to_owned(),
+        api_group: Some(group.name().to_owned()),
         resources: vec!["*".to_owned()],
         ..ObjectClause::default()
     };

@@ -10,9 +10,10 @@ fn example() -> serde_json::Value {
         "metadata": {"name": "storefront"},
         "spec": {
             "locations": [{"matchLabels": {"continent": "europe"}}],
-            "targets": [{"matchLabels": {"tier": "shop"}}],
+            "targets": [{"matchLabels": {"tier": "shop"}}, {"names": ["store-0042"]}],
             "numberOfTargets": 3,
             "objects": [{
+                "name": "storefront",
                 "apiGroup": "apps",
                 "resources": ["deployments"],
                 "namespaces": ["shop"],
@@ -44,7 +45,6 @@ fn the_documented_example_survives_a_round_trip() {
 fn an_empty_clause_has_the_documented_defaults() {
     let clause: ObjectClause = serde_json::from_value(json!({})).unwrap();
     let expected = json!({
-        "apiGroup": "",
         "apply": {
             "mode": "Continuous", "conflicts": "Force", "takeover": "IfUnmanaged", "recreate": "Never",
             "prune": "Delete", "pruneAdopted": false, "drift": "Correct", "approveDeletions": "Ask"

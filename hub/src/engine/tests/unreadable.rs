@@ -43,7 +43,7 @@ fn written(hub: &mut Hub) -> BTreeMap<TargetId, LastKnown> {
 
 #[test]
 fn a_target_that_cannot_be_read_at_a_start_takes_part_as_it_was_last_read() {
-    for in_service in [true, false].map(in_service) {
+    for in_service in [true, false].map(|is| Target { name: "shop".into(), ..in_service(is) }) {
         let mut hub = Hub::with(5);
         let before = hub.started_again();
         let record = TargetRecord { decommission: in_service.decommission, ..agent(1) };

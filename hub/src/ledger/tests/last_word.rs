@@ -158,8 +158,13 @@ impl Hub {
             }
             Edit::Target(nth, label) => {
                 let labels = Labels::from([("l".to_owned(), label.to_string())]);
-                let target =
-                    Target { id: target(nth.into()), labels, unschedulable: false, decommission: Decommission::No };
+                let target = Target {
+                    id: target(nth.into()),
+                    name: "target".into(),
+                    labels,
+                    unschedulable: false,
+                    decommission: Decommission::No,
+                };
                 self.index.apply_target(nth.into(), target);
             }
         }

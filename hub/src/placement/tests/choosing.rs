@@ -168,7 +168,13 @@ fn a_target_that_is_gone_or_leaves_service_is_replaced_at_once() {
 
     let (mut world, chosen) = one_of(16);
     let decommission = Decommission::Remove;
-    let leaving = Target { id: target_id(chosen), labels: labels("all=yes"), unschedulable: false, decommission };
+    let leaving = Target {
+        id: target_id(chosen),
+        name: target_name(chosen),
+        labels: labels("all=yes"),
+        unschedulable: false,
+        decommission,
+    };
     world.index.apply_target(chosen, leaving);
     world.drain();
     assert_eq!(world.chosen(), [next]);

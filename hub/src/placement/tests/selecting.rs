@@ -64,6 +64,64 @@ fn criteria_and_within_a_clause_and_clauses_or() {
 }
 
 #[test]
+fn a_clause_restricts_only_by_the_criteria_that_it_names() {
+    let mut world = World::new(1);
+    world.object("config", "app=web");
+    let deployment = json!({
+        "apiVersion": "apps/v1", "kind": "Deployment",
+        "metadata": {"name": "deployment", "namespace": "shop", "uid": "deployment", "labels": {"app": "web"}},
+        "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}}}
+    });
+    let deployments = GroupResource::new("apps", "deployments");
+    world.index.apply(&space(), &deployments, clean::read(&deployment).unwrap());
+    world.index.listed(Part::Objects(&space(), &deployments));
+    let web = json!([{"matchLabels": {"app": "web"}}]);
+    let both = ["config@0", "deployment@0", "~shop@0"];
+    for (clause, selected) in [
+        (json!({"objectSelectors": web}), &both[..]),
+        (json!({"apiGroup": "*", "objectSelectors": web}), &both),
+        (json!({"namespaces": ["shop"]}), &both),
+        (json!({"resources": ["configmaps", "deployments"]}), &both),
+        (json!({"apiGroup": "*"}), &["config@0", "deployment@0", "shop@0"]),
+        (json!({"apiGroup": "apps"}), &["deployment@0", "~shop@0"]),
+        (json!({"apiGroup": "", "objectSelectors": web}), &["config@0", "~shop@0"]),
+        (json!({"names": ["deployment"]}), &["deployment@0", "~shop@0"]),
+    ] {
+        world.placement("p", &json!({"targets": [{}], "objects": [clause]}));
+        world.drain();
+        world.wait(SETTLED);
+        assert_eq!(world.shown(), selected, "{clause}");
+    }
+}
+
+#[test]
+fn targets_are_selected_by_name_as_by_label() {
+    let mut world = World::new(4);
+    world.object("web", "app=web");
+    let named = |selectors: Value| json!({"targets": selectors, "objects": [{"resources": ["configmaps"]}]});
+    world.placement("p", &named(json!([{"names": ["target-1", "target-3", "target-7"]}])));
+    assert_eq!(world.placed(), ["web@1,3"]);
+    world.target(7, "");
+    assert_eq!(world.placed(), ["web@1,3,7"], "it may be named before it is there");
+    world.placement(
+        "p",
+        &named(json!([{"names": ["target-1", "target-3"], "matchLabels": {"n": "3"}}, {"names": ["target-0"]}])),
+    );
+    world.drain();
+    world.wait(SETTLED);
+    assert_eq!(world.placed(), ["web@0,3"], "all that a selector says must hold");
+    let targets = Allow {
+        targets: serde_json::from_value(json!([{"names": ["target-0"]}])).unwrap(),
+        locations: Vec::new(),
+        ..Allow::everything()
+    };
+    world.index.apply_space(&space(), SpaceRule::try_from(&targets).unwrap());
+    world.drain();
+    world.wait(SETTLED);
+    assert_eq!(world.placed(), ["web@0"]);
+}
+
+#[test]
 fn objects_follow_the_labels_of_their_namespace() {
     let mut world = World::new(1);
     world.object("web", "");
@@ -119,7 +177,10 @@ fn a_placement_only_narrows_what_its_space_may_do() {
     let mut world = World::new(2);
     world.object("web", "app=web");
     world.placement("p", &simple("app=web", "all=yes"));
-    let targets = ReachRule { locations: Vec::new(), targets: vec![selector("n=1")] };
+    let targets = ReachRule {
+        locations: Vec::new(),
+        targets: vec![TargetRule { labels: selector("n=1"), ..TargetRule::default() }],
+    };
     world.index.apply_space(&space(), SpaceRule { reach: targets, ..all_rule() });
     assert_eq!(world.placed(), ["web@1"]);
     let kinds = Allow { kinds: vec!["Secret".into()], ..Allow::everything() };
@@ -321,7 +382,7 @@ fn a_rule_that_cannot_be_used_names_the_field() {
     });
     let placement: Placement = tideline_api::decode(object).unwrap();
     let error = PlacementRule::try_from(&placement.spec).unwrap_err();
-    expect_test::expect!["spec.objects[1].objectSelectors[0] is not a label selector"].assert_eq(&error.to_string());
+    expect_test::expect![[r#"spec.objects[0] does not say which objects it means; give it one of apiGroup, resources, namespaces, namespaceSelectors, objectSelectors and names, or apiGroup: "*" for every object"#]].assert_eq(&error.to_string());
 }
 
 #[test]

@@ -140,37 +140,77 @@ fn a_placement_without_an_object_says_why() {
     check(
         json!([]),
         expect![[r#"
-        2 targets, 0 objects
-        NoObjects: spec.objects is empty, and so selects no object; name at least one resource there
-    "#]],
+            2 targets, 0 objects
+            NoObjects: spec.objects is empty, and so selects no object; say there which are meant
+        "#]],
     );
     check(
-        json!([{"namespaces": ["shop"]}]),
+        json!([{"name": "all-of-shop", "namespaces": ["market"]}]),
         expect![[r#"
-        2 targets, 0 objects
-        NoObjects: spec.objects[0].resources is empty, and so selects no object; name resources by plural name, or "*" for all of the group
-    "#]],
+            2 targets, 0 objects
+            NoObjects: no object of this space is what the clause "all-of-shop" asks for; compare its resources, names, namespaces and labels with `kubectl get RESOURCE --all-namespaces --show-labels`
+        "#]],
     );
     check(
         json!([{"resources": ["configmap"]}, {"apiGroup": "apps", "resources": ["configmaps", "*"]}]),
         expect![[r#"
-        2 targets, 0 objects
-        NoObjects: this space has no resource "configmap" in the core group (spec.objects[0]), "configmaps" in apps (spec.objects[1]); `kubectl api-resources` shows names and groups of those that it has
-    "#]],
+            2 targets, 0 objects
+            NoObjects: this space has no resource "configmap" (spec.objects[0] (configmap), did you mean configmaps?); `kubectl api-resources` shows names and groups of those that it has
+            NoObjects: no object of this space is what spec.objects[1] (the group apps) asks for; compare its resources, names, namespaces and labels with `kubectl get RESOURCE --all-namespaces --show-labels`
+        "#]],
     );
     check(
         json!([{"resources": ["configmaps"], "namespaces": ["shelf"]}]),
         expect![[r#"
-        2 targets, 0 objects
-        NoObjects: no object of this space is what spec.objects asks for; compare its resources, names, namespaces and labels with `kubectl get RESOURCE --all-namespaces --show-labels`
-    "#]],
+            2 targets, 0 objects
+            NoObjects: no object of this space is what spec.objects[0] (configmaps) asks for; compare its resources, names, namespaces and labels with `kubectl get RESOURCE --all-namespaces --show-labels`
+        "#]],
     );
     check(
         json!([{"apiGroup": "apps", "resources": ["*"]}]),
         expect![[r#"
-        2 targets, 0 objects
-        NoObjects: no object of this space is what spec.objects asks for; compare its resources, names, namespaces and labels with `kubectl get RESOURCE --all-namespaces --show-labels`
+            2 targets, 0 objects
+            NoObjects: no object of this space is what spec.objects[0] (the group apps) asks for; compare its resources, names, namespaces and labels with `kubectl get RESOURCE --all-namespaces --show-labels`
+        "#]],
+    );
+}
+
+#[test]
+fn a_clause_that_meets_nothing_is_told_beside_others_that_do() {
+    let mut world = world();
+    let spec = |clauses: &Value| json!({"targets": targets(), "objects": clauses});
+    let clauses = json!([
+        {"resources": ["configmaps"]}, {"name": "theirs", "namespaces": ["market"]},
+        {"names": ["wb"]}, {"resources": ["configmaps", "Namespace"]},
+    ]);
+    check(
+        &mut world,
+        &spec(&clauses),
+        &expect![[r#"
+        2 targets, 1 objects
+        NoObjects: this space has no resource "Namespace" (spec.objects[3] (Namespace), did you mean namespaces?); `kubectl api-resources` shows names and groups of those that it has
+        NoObjects: no object of this space is what the clause "theirs", spec.objects[2] (name wb) asks for; compare its resources, names, namespaces and labels with `kubectl get RESOURCE --all-namespaces --show-labels`
     "#]],
+    );
+    world.apply(&json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "wb", "namespace": "market", "uid": "wb"}
+    }));
+    check(
+        &mut world,
+        &spec(&clauses),
+        &expect![[r#"
+        2 targets, 2 objects
+        NoObjects: this space has no resource "Namespace" (spec.objects[3] (Namespace), did you mean namespaces?); `kubectl api-resources` shows names and groups of those that it has
+    "#]],
+    );
+    world.delete("web");
+    check(
+        &mut world,
+        &spec(&json!([{"resources": ["configmaps"], "names": ["web"]}, {"apiGroup": "*"}])),
+        &expect![[r#"
+            2 targets, 2 objects
+            NoObjects: no object of this space is what spec.objects[0] (configmaps) asks for; compare its resources, names, namespaces and labels with `kubectl get RESOURCE --all-namespaces --show-labels`
+        "#]],
     );
 }
 
@@ -180,10 +220,10 @@ fn a_placement_that_selects_nothing_at_all_says_both() {
         &mut world(),
         &json!({}),
         &expect![[r#"
-        0 targets, 0 objects
-        NoTargets: spec.targets and spec.locations are empty, and so select no target; an empty selector, as in `targets: [{}]`, selects all
-        NoObjects: spec.objects is empty, and so selects no object; name at least one resource there
-    "#]],
+            0 targets, 0 objects
+            NoTargets: spec.targets and spec.locations are empty, and so select no target; an empty selector, as in `targets: [{}]`, selects all
+            NoObjects: spec.objects is empty, and so selects no object; say there which are meant
+        "#]],
     );
 }
 
