@@ -353,6 +353,12 @@ impl Ledger {
         self.history.handed_last(self.index_of(target)?)
     }
 
+    /// Whether the agent of a target showed a later set of this history before, as far as that was written.
+    pub fn has_shown_later(&self, target: TargetId, shown: Shown) -> bool {
+        let later = self.index_of(target).and_then(|index| self.history.confirmed_last(index));
+        later.is_some_and(|later| later > shown.version.revision) && self.lineage(shown) == Lineage::Same
+    }
+
     /// The agent of a target shows what it has accepted. Written with the next segment.
     pub fn confirmed(&mut self, target: TargetId, shown: Shown) {
         let Some(index) = self.index_of(target) else { return };

@@ -241,9 +241,14 @@ impl History {
         self.told.get(&target).map(|told| told.handed)
     }
 
-    /// A target says that it accepted the set of a revision.
+    /// A target says that it accepted the set of a revision. One that says less than before was set back.
     pub(super) fn confirmed(&mut self, target: TargetIndex, revision: Revision) {
-        self.tell(target, |told| told.confirmed = revision);
+        self.tell(target, |told| told.confirmed = told.confirmed.max(revision));
+    }
+
+    /// The latest revision that a target said it accepted.
+    pub(super) fn confirmed_last(&self, target: TargetIndex) -> Option<Revision> {
+        self.told.get(&target).map(|told| told.confirmed)
     }
 
     fn tell(&mut self, target: TargetIndex, change: impl FnOnce(&mut Told)) {

@@ -73,6 +73,9 @@ pub trait Sets {
     /// Whether the target may be told of its set, whose agent knows of this one.
     fn continuity(&self, target: TargetId, shown: Option<Shown>) -> TargetContinuity;
 
+    /// Whether an agent of the target showed a later set before, which is of this history too.
+    fn has_shown_later(&self, target: TargetId, shown: Shown) -> bool;
+
     /// Whether the set is told to an agent that understands this, and no more.
     fn is_told_to(&self, target: TargetId, understands: &Capabilities) -> bool;
 

@@ -49,6 +49,10 @@ impl Sets for LedgerView<'_> {
         self.ledger.continuity(target, shown)
     }
 
+    fn has_shown_later(&self, target: TargetId, shown: Shown) -> bool {
+        self.ledger.has_shown_later(target, shown)
+    }
+
     fn is_told_to(&self, target: TargetId, understands: &Capabilities) -> bool {
         self.ledger.is_told_to(target, understands)
     }

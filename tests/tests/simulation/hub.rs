@@ -177,6 +177,10 @@ impl Sets for Small<'_> {
         self.0.continuity(target, shown)
     }
 
+    fn has_shown_later(&self, target: TargetId, shown: Shown) -> bool {
+        self.0.has_shown_later(target, shown)
+    }
+
     fn is_told_to(&self, target: TargetId, understands: &Capabilities) -> bool {
         self.0.is_told_to(target, understands)
     }

@@ -386,6 +386,23 @@ fn where_something_was_assigned_an_approval_stays_void() {
 }
 
 #[test]
+fn an_agent_that_shows_less_than_before_was_set_back_also_after_a_restart() {
+    let (mut hub, _) = copied();
+    let former = shown(&hub, 0);
+    hub.ledger.confirmed(target(0), former);
+    assert!(!hub.ledger.has_shown_later(target(0), former));
+    hub.change(vec![assign("a", "z", &[0])]);
+    let present = shown(&hub, 0);
+    hub.ledger.confirmed(target(0), present);
+    hub.ledger.confirmed(target(0), former);
+    hub.begin_run();
+    hub.restart();
+    assert!(hub.ledger.has_shown_later(target(0), former), "though it has shown that one since");
+    assert!(!hub.ledger.has_shown_later(target(0), present));
+    assert!(!hub.ledger.has_shown_later(target(1), former), "that was another's");
+}
+
+#[test]
 fn a_run_on_a_copy_that_committed_nothing_leaves_nobody_behind() {
     let (mut hub, mut copy) = copied();
     hub.change(vec![assign("a", "z", &[0])]);

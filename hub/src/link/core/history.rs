@@ -91,6 +91,13 @@ impl Core {
             target.shown = Some(shown);
         }
         match sets.continuity(key, request.shown) {
+            // An agent that was set back, with its cluster: what a whole set lacks may have been let go of since, and only a
+            // delta says so.
+            TargetContinuity::Whole { .. }
+                if request.since.is_none() && request.shown.is_some_and(|shown| sets.has_shown_later(key, shown)) =>
+            {
+                return Some(Absence::Unexplained);
+            }
             TargetContinuity::Whole { absence } => return Some(absence),
             TargetContinuity::Broken { recorded: false } => {
                 out.push(refuse(

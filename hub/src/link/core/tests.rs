@@ -10,6 +10,7 @@ use crate::summary::tests::all_is_well;
 mod capabilities;
 mod closed;
 mod contact;
+mod history;
 mod news;
 mod sessions;
 
@@ -25,11 +26,17 @@ struct OneSet {
     continuity: Option<TargetContinuity>,
     /// As which agent understands it, it is told. None: as one that understands all.
     told_to: Option<Capabilities>,
+    /// Its agent was set back.
+    shown_later: bool,
 }
 
 impl Sets for OneSet {
     fn continuity(&self, _: TargetId, _: Option<Shown>) -> TargetContinuity {
         self.continuity.unwrap_or(TargetContinuity::Whole { absence: Absence::TakenOut })
+    }
+
+    fn has_shown_later(&self, _: TargetId, _: Shown) -> bool {
+        self.shown_later
     }
 
     fn info(&self, id: TargetId) -> Option<SetInfo> {
@@ -438,35 +445,6 @@ fn a_history_that_breaks_is_told_at_once_and_so_is_one_that_is_whole_again() {
     check(&script.event(Event::Committed(vec![target()])), &expect!["3: SnapshotRequired { epoch: Epoch(2) }"]);
     let accepted = script.accepted();
     check(&script.desired_still(5, Some(accepted), 45), &expect!["4: NothingNew"]);
-}
-
-#[test]
-fn what_the_segment_alone_says_is_told_whole_and_nothing_follows_from_absence() {
-    let mut script = Script::new();
-    script.sets.put("a");
-    let accepted = script.accepted();
-    script.sets.put("b");
-    script.open(None);
-    script.sets.continuity = Some(TargetContinuity::Whole { absence: Absence::Unexplained });
-    let shown = Some(Shown { version: accepted.version, point: RevisionPoint::NOWHERE });
-    let onto = Request::Desired(DesiredRequest { shown, ..Script::poll(5, Some(accepted), 45) });
-    check(
-        &script.request(onto),
-        &expect![[r#"
-        store 2
-        2: SnapshotRequired { epoch: Epoch(1) }"#]],
-    );
-    let later = Some(Shown { version: Version::default(), point: RevisionPoint::NOWHERE });
-    let pages = Request::Desired(DesiredRequest { shown: later, digest: None, ..Script::poll(5, Some(accepted), 0) });
-    check(&script.request(pages), &expect!["3: delta at 1.2 of 2: b"]);
-    let mut out = Effects::new();
-    let request = Request::Desired(DesiredRequest { since: None, ..Script::poll(5, None, 0) });
-    let requested = Event::Requested { id: RequestId(9), target: target(), request };
-    script.core.step(at(0), &script.sets, requested, &mut out);
-    let [Effect::Respond { answer: Ok(Answer::Desired(DesiredAnswer::Page(page))), .. }] = &*out else {
-        panic!("{out:?}")
-    };
-    assert!(page.absence_unexplained);
 }
 
 #[test]

@@ -16,6 +16,10 @@ impl Sets for Alike {
         TargetContinuity::Whole { absence: Absence::TakenOut }
     }
 
+    fn has_shown_later(&self, _: TargetId, _: Shown) -> bool {
+        false
+    }
+
     fn info(&self, _: TargetId) -> Option<SetInfo> {
         let version = Version { epoch: Epoch(1), revision: Revision(self.0) };
         Some(SetInfo { version, point: RevisionPoint::NOWHERE, digest: Digest::of(&self.0.to_be_bytes()), entries: 0 })
