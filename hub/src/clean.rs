@@ -73,12 +73,21 @@ impl Refusal {
     }
 }
 
+/// What stands behind a space.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SpaceServer {
+    /// The hub itself. Nobody gives objects addresses, ports or volumes there: what they have, their authors wrote.
+    Embedded,
+    /// A Kubernetes API server, perhaps with controllers.
+    Assigning,
+}
+
 /// Reads an object of a space. An error is one that has not even an identity.
 ///
 /// # Errors
 ///
 /// It has not even an identity: API version, kind, name and UID.
-pub fn read(object: &Value) -> Result<Source, Refusal> {
+pub fn read(server: SpaceServer, object: &Value) -> Result<Source, Refusal> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
     let metadata = object.get("metadata").and_then(Value::as_object);
     let metadata = metadata.ok_or_else(|| Refusal::undecodable("metadata is missing"))?;
@@ -95,7 +104,8 @@ pub fn read(object: &Value) -> Result<Source, Refusal> {
         Ok(labels) => {
             let content = match never::never_placed(&key, object) {
                 Some(why) => Content::NeverPlaced(why),
-                None => outbound(&key, version, metadata, object).map_or_else(Content::Unreadable, Content::Outbound),
+                None => outbound(server, &key, version, metadata, object)
+                    .map_or_else(Content::Unreadable, Content::Outbound),
             };
             (Some(Arc::new(labels)), content)
         }
@@ -120,6 +130,7 @@ pub fn implied_namespace(name: &str, labels: &Labels) -> Input {
 }
 
 fn outbound(
+    server: SpaceServer,
     key: &ObjectKey,
     version: &str,
     metadata: &Map<String, Value>,
@@ -145,7 +156,7 @@ fn outbound(
         Some(paths) => kept_fields(paths)?,
         None => Vec::new(),
     };
-    let text = canonical(&strip::stripped(&key.kind, object, &keep));
+    let text = canonical(&strip::stripped(server, &key.kind, object, &keep));
     if text.len() > BODY_BYTES_MAX {
         let message = format!("it has {} bytes; no target could store more than {BODY_BYTES_MAX}", text.len());
         return Err(Refusal { reason: Reason::TooLarge, message });

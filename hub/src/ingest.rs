@@ -266,7 +266,7 @@ impl Ingest {
     }
 
     fn source(&mut self, of: &SpaceResource, object: &Value) {
-        match clean::read(object) {
+        match clean::read(clean::SpaceServer::Embedded, object) {
             Ok(source) => {
                 let id = SourceId { space: of.space.clone(), resource: of.resource.clone(), uid: source.uid.clone() };
                 let (place, seen) = (source.key.clone(), SourceSeen::of(object));

@@ -20,6 +20,8 @@ use crate::core::LocalField;
 pub(super) const REPLICAS: &str = "/spec/replicas";
 /// The volume that a claim is bound to can be set only once.
 const VOLUME: &str = "/spec/volumeName";
+/// The same of a Service's addresses: one that has others keeps them, and goes on with the rest.
+const ADDRESSES: [&str; 2] = ["/spec/clusterIP", "/spec/clusterIPs"];
 
 /// Found out, not configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +54,8 @@ impl Exempt {
             }
         }
         let presets = [(scaled == Scaled::ByAutoscaler).then_some(REPLICAS), is_volume_claim(object).then_some(VOLUME)];
-        for preset in presets.into_iter().flatten() {
+        let addresses = ADDRESSES.into_iter().filter(|_| has_address(object));
+        for preset in presets.into_iter().flatten().chain(addresses) {
             if is_left_to_presets(policy, object, preset) {
                 exempt.initial.push(parsed(preset));
             }
@@ -124,6 +127,12 @@ fn parsed(path: &'static str) -> FieldPath {
 
 fn is_volume_claim(object: &Value) -> bool {
     object["apiVersion"] == "v1" && object["kind"] == "PersistentVolumeClaim"
+}
+
+/// Whether an address is asked for by its number: that a Service has none is nothing that could be chosen otherwise later.
+fn has_address(object: &Value) -> bool {
+    let address = &object["spec"]["clusterIP"];
+    object["apiVersion"] == "v1" && object["kind"] == "Service" && address.is_string() && address != "None"
 }
 
 /// The mark is put on whatever a policy says of labels and annotations, and stays the first manager's.

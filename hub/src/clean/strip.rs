@@ -6,7 +6,7 @@ use tideline_common::{
     PathElement, WAVE_ANNOTATION,
 };
 
-use super::Labels;
+use super::{Labels, SpaceServer};
 
 /// Set by the space's server, or meant for it alone.
 const METADATA: &[&str] = &[
@@ -60,7 +60,7 @@ const NO_CERTIFICATE: &[&str] = &["", "Cg==", "Cgo="];
 
 /// The object without what belongs to its space alone. Of what its server, or a controller beside it, may have assigned,
 /// `keep` stays.
-pub(super) fn stripped(kind: &GroupKind, object: &Value, keep: &[FieldPath]) -> Value {
+pub(super) fn stripped(server: SpaceServer, kind: &GroupKind, object: &Value, keep: &[FieldPath]) -> Value {
     let object = as_stored(kind, object.clone());
     let kept: Vec<_> = keep
         .iter()
@@ -70,7 +70,7 @@ pub(super) fn stripped(kind: &GroupKind, object: &Value, keep: &[FieldPath]) -> 
         )
         .filter_map(|way| way.read(&object).cloned().map(|value| (way, value)))
         .collect();
-    let mut object = without_assigned(kind, object);
+    let mut object = without_assigned(server, kind, object);
     for (way, value) in kept {
         way.put(&mut object, value);
     }
@@ -117,12 +117,12 @@ fn leave_aggregated_rules(root: &mut Map<String, Value>) {
     }
 }
 
-fn without_assigned(kind: &GroupKind, mut object: Value) -> Value {
+fn without_assigned(server: SpaceServer, kind: &GroupKind, mut object: Value) -> Value {
     let Some(root) = object.as_object_mut() else { return object };
     root.remove("status");
     match (&*kind.group, &*kind.kind) {
-        ("", "Service") => service(root),
-        ("", "PersistentVolumeClaim") => volume_claim(root),
+        ("", "Service") if server == SpaceServer::Assigning => service(root),
+        ("", "PersistentVolumeClaim") if server == SpaceServer::Assigning => volume_claim(root),
         ("", "ServiceAccount") => {
             root.remove("secrets");
         }

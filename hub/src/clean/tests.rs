@@ -27,7 +27,7 @@ fn merge(into: &mut Value, from: Value) {
 }
 
 fn placed(object: &Value) -> Outbound {
-    match read(object).unwrap().content {
+    match read(SpaceServer::Assigning, object).unwrap().content {
         Content::Outbound(outbound) => outbound,
         other => panic!("{other:?}"),
     }
@@ -38,7 +38,7 @@ fn check(object: &Value, expected: &Expect) {
 }
 
 fn never(object: &Value) -> bool {
-    matches!(read(object).unwrap().content, Content::NeverPlaced(_))
+    matches!(read(SpaceServer::Assigning, object).unwrap().content, Content::NeverPlaced(_))
 }
 
 #[test]
@@ -94,6 +94,28 @@ fn a_service_leaves_its_addresses_behind() {
             r#"{"apiVersion":"v1","kind":"Service","metadata":{"name":"web","namespace":"shop"},"spec":{"ipFamilyPolicy":"SingleStack","ports":[{"port":80}],"type":"NodePort"}}"#
         ]],
     );
+}
+
+/// The server of an embedded space gives nothing such, so whoever wrote the object did.
+#[test]
+fn what_an_author_chose_in_an_embedded_space_travels() {
+    let spec = json!({"spec": {
+        "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"], "loadBalancerIP": "192.0.2.1",
+        "healthCheckNodePort": 31000, "ports": [{"port": 80, "nodePort": 30080}], "type": "LoadBalancer"
+    }});
+    let claim = json!({
+        "metadata": {"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}}, "spec": {"volumeName": "pv-7"}
+    });
+    for (kind, rest, spec) in
+        [("Service", &spec, spec["spec"].clone()), ("PersistentVolumeClaim", &claim, claim["spec"].clone())]
+    {
+        let written = object("v1", kind, rest.clone());
+        let Content::Outbound(outbound) = read(SpaceServer::Embedded, &written).unwrap().content else {
+            panic!("{written} may be placed");
+        };
+        let body: Value = serde_json::from_str(&outbound.input.text).unwrap();
+        assert_eq!((&body["spec"], &body["metadata"]["annotations"]), (&spec, &Value::Null));
+    }
 }
 
 #[test]
@@ -237,7 +259,7 @@ fn service_accounts_and_namespaces_leave_what_controllers_added() {
     });
     let expected =
         expect![[r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"labels":{"team":"a"},"name":"shop"}}"#]];
-    let source = read(&namespace).unwrap();
+    let source = read(SpaceServer::Assigning, &namespace).unwrap();
     let labels = source.labels.unwrap();
     expected.assert_eq(&implied_namespace("shop", &labels).text);
     assert_eq!(placed(&namespace).input, implied_namespace("shop", &labels));
@@ -337,7 +359,7 @@ fn kinds_go_before_those_that_need_them() {
 
 #[test]
 fn what_cannot_be_read_says_what_would_be_right() {
-    let refused = |object: &Value| match read(object) {
+    let refused = |object: &Value| match read(SpaceServer::Assigning, object) {
         Ok(Source { content: Content::Unreadable(refusal), .. }) | Err(refusal) => refusal.message,
         Ok(other) => panic!("{other:?}"),
     };
@@ -442,7 +464,7 @@ fn mapping(prefix: &str, map: Value) -> NamespaceMapping {
 }
 
 fn check_rendered(object: &Value, mapping: &NamespaceMapping, expected: &Expect) {
-    let key = read(object).unwrap().key;
+    let key = read(SpaceServer::Assigning, object).unwrap().key;
     let destination = mapping.destination(&key).unwrap();
     expected.assert_eq(&rendered(&placed(object).input, &key, &destination, mapping).text);
 }
@@ -465,7 +487,7 @@ fn an_object_is_rendered_for_the_namespace_that_it_is_in_at_the_target() {
     );
     let object = object("v1", "ConfigMap", json!({}));
     let same = mapping("", json!({"shop": "shop"}));
-    let key = read(&object).unwrap().key;
+    let key = read(SpaceServer::Assigning, &object).unwrap().key;
     assert_eq!(rendered(&placed(&object).input, &key, &None, &same), placed(&object).input);
 }
 
@@ -535,7 +557,7 @@ fn every_reference_that_is_known_is_found() {
     ] {
         let mut object = object(api_version, kind, rest);
         object["metadata"].as_object_mut().unwrap().remove("namespace");
-        let key = read(&object).unwrap().key;
+        let key = read(SpaceServer::Assigning, &object).unwrap().key;
         assert!(refers_to_namespaces(&key.kind), "{kind}");
         let text = rendered(&placed(&object).input, &key, &None, &mapping).text;
         assert!(text.contains(r#""namespace":"storefront""#) && !text.contains(r#""shop""#), "{text}");

@@ -89,7 +89,7 @@ impl Hub {
                 "apiVersion": "v1", "kind": "ConfigMap",
                 "metadata": {"name": format!("c{nth}"), "namespace": "shop", "uid": format!("u{nth}")},
             });
-            index.apply(&space, &config_maps, clean::read(&object).unwrap());
+            index.apply(&space, &config_maps, clean::read(clean::SpaceServer::Embedded, &object).unwrap());
         }
         for part in [Part::Locations, Part::Spaces, Part::Objects(&space, &namespaces), Part::Placements(&space)] {
             index.listed(part);
@@ -258,7 +258,7 @@ fn a_target_is_told_what_it_said_happened_once() {
     let again = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c1", "namespace": "shop", "uid": "other"},
     });
-    hub.engine.index.apply(&space(), &config_maps(), clean::read(&again).unwrap());
+    hub.engine.index.apply(&space(), &config_maps(), clean::read(clean::SpaceServer::Embedded, &again).unwrap());
     hub.persist();
     assert_eq!(told(&hub.engine, None), []);
 }

@@ -178,7 +178,7 @@ impl World {
             "apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": name, "uid": format!("ns-{name}"), "labels": labels(with)}
         });
-        self.index.apply(&space(), &namespaces(), clean::read(&object).unwrap());
+        self.index.apply(&space(), &namespaces(), clean::read(clean::SpaceServer::Embedded, &object).unwrap());
     }
 
     /// The namespace `shop`, with a label that is no string.
@@ -187,11 +187,11 @@ impl World {
             "apiVersion": "v1", "kind": "Namespace",
             "metadata": {"name": "shop", "uid": "ns-shop", "labels": {"team": 1}}
         });
-        self.index.apply(&space(), &namespaces(), clean::read(&object).unwrap());
+        self.index.apply(&space(), &namespaces(), clean::read(clean::SpaceServer::Embedded, &object).unwrap());
     }
 
     fn apply(&mut self, object: &Value) {
-        self.index.apply(&space(), &config_maps(), clean::read(object).unwrap());
+        self.index.apply(&space(), &config_maps(), clean::read(clean::SpaceServer::Embedded, object).unwrap());
     }
 
     /// A ConfigMap of the namespace `shop` whose UID is its name.

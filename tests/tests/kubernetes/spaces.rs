@@ -57,7 +57,7 @@ async fn advance(source: &mut ClusterSource, index: &mut Index) -> Result<Source
     let event = source.next().await.context("the source goes on")?;
     match event.clone() {
         SourceEvent::Object { of, object } => {
-            if let Ok(read) = clean::read(&object) {
+            if let Ok(read) = clean::read(clean::SpaceServer::Assigning, &object) {
                 index.apply(&of.space, &of.resource, read);
             }
         }

@@ -124,6 +124,26 @@ fn a_claim_keeps_the_volume_it_is_bound_to() {
 }
 
 #[test]
+fn a_service_that_has_other_addresses_keeps_them_and_follows_its_source_in_the_rest() {
+    let service = |address: &str| {
+        json!({
+            "apiVersion": "v1", "kind": "Service",
+            "spec": {"clusterIP": address, "clusterIPs": [address], "ports": [{"port": 80, "nodePort": 30080}]}
+        })
+    };
+    let wanted = service("10.0.0.1");
+    let exempt = Exempt::new(&policy(&[]), &wanted, Scaled::BySource).expect("paths");
+    let mut created = wanted.clone();
+    exempt.take_ignored(&mut created);
+    assert_eq!(created, wanted);
+    let mut sent = wanted;
+    assert_eq!(exempt.take_out(&mut sent, &service("10.9.9.9"), &[]), None);
+    assert_eq!(sent["spec"], json!({"ports": [{"port": 80, "nodePort": 30080}]}));
+    let headless = Exempt::new(&policy(&[]), &service("None"), Scaled::BySource).expect("paths");
+    assert!(headless.is_empty());
+}
+
+#[test]
 fn a_path_that_cannot_be_read_fails_the_object() {
     let refused = Exempt::new(&policy(&[("spec.replicas", FieldMode::Initial)]), &Value::Null, Scaled::BySource);
     let failure = refused.expect_err("no path");

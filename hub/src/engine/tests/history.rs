@@ -295,7 +295,7 @@ impl Hub {
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": format!("c{nth}"), "namespace": "shop", "uid": format!("another{nth}")},
         });
-        self.engine.index.apply(&space(), &config_maps(), clean::read(&object).unwrap());
+        self.engine.index.apply(&space(), &config_maps(), clean::read(clean::SpaceServer::Embedded, &object).unwrap());
     }
 
     /// The space shows an approval, which is in force for a day.
@@ -648,7 +648,7 @@ fn what_is_shown_by_who_is_refused_a_session_does_not_keep_the_hub_from_asking_t
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c3", "namespace": "shop", "uid": "u3"},
     });
-    hub.engine.index.apply(&space(), &config_maps(), clean::read(&object).unwrap());
+    hub.engine.index.apply(&space(), &config_maps(), clean::read(clean::SpaceServer::Embedded, &object).unwrap());
     hub.persist();
     assert_eq!(memory_told(&mut hub, 2), memory + 1);
 }

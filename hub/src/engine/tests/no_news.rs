@@ -64,7 +64,9 @@ fn an_object_that_is_placed_as_before_makes_nothing_be_described_again() {
     let shared = Shared::new(engine);
     let shows = |object: &Value| {
         shared.read_mut(Engine::take_dirty);
-        shared.ingest_news(|engine, _| engine.index.apply(&space(), &config_maps(), clean::read(object).unwrap()));
+        shared.ingest_news(|engine, _| {
+            engine.index.apply(&space(), &config_maps(), clean::read(clean::SpaceServer::Embedded, object).unwrap())
+        });
         shared.step(|engine, _| engine.work(committer::fresh(now)));
         shared.read(Engine::is_redescribed)
     };

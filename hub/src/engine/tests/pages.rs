@@ -52,7 +52,7 @@ impl Hub {
             "apiVersion": "v1", "kind": "ConfigMap",
             "metadata": {"name": name, "namespace": namespace, "uid": format!("again-{namespace}-{name}")},
         });
-        self.engine.index.apply(&space(), &config_maps(), clean::read(&object).unwrap());
+        self.engine.index.apply(&space(), &config_maps(), clean::read(clean::SpaceServer::Embedded, &object).unwrap());
         self.persist();
         self.pass(SETTLE);
     }

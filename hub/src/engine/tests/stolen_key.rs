@@ -197,7 +197,7 @@ fn what_was_dropped_is_asked_for_again_once_it_is_assigned() {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c3", "namespace": "shop", "uid": "u3"},
     });
-    hub.engine.index.apply(&space(), &config_maps(), clean::read(&object).unwrap());
+    hub.engine.index.apply(&space(), &config_maps(), clean::read(clean::SpaceServer::Embedded, &object).unwrap());
     hub.persist();
     let after = hub.reports(3, Vec::new());
     assert_ne!(after, before);

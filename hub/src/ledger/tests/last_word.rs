@@ -128,7 +128,11 @@ impl Hub {
         self.index.restore(self.kept.ledger.assignments());
         self.index.apply_space(&space(), SpaceRule::try_from(&Allow::everything()).unwrap());
         let shop = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "uid": "ns"}});
-        self.index.apply(&space(), &GroupResource::new("", "namespaces"), clean::read(&shop).unwrap());
+        self.index.apply(
+            &space(),
+            &GroupResource::new("", "namespaces"),
+            clean::read(clean::SpaceServer::Embedded, &shop).unwrap(),
+        );
     }
 
     fn list(&mut self) {
@@ -235,7 +239,7 @@ impl Thing {
             "name": nth.to_string(), "namespace": "shop", "uid": nth.to_string(), "labels": {"l": self.label.to_string()}
         });
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
-        let source = clean::read(&object).unwrap();
+        let source = clean::read(clean::SpaceServer::Embedded, &object).unwrap();
         match self.text {
             Text::Readable => source,
             Text::Unreadable => {

@@ -202,7 +202,7 @@ impl Plain {
             for ((called, target), policy) in self.wanted(namespace, selects) {
                 let mut there = config_map_of((namespace, name), object);
                 there["metadata"]["namespace"] = json!(called);
-                let source = clean::read(&there).unwrap();
+                let source = clean::read(clean::SpaceServer::Embedded, &there).unwrap();
                 brought.insert((namespace, called, target));
                 resolved.insert((source.uid.to_string(), text(&source), target), Some(policy));
             }
@@ -211,7 +211,7 @@ impl Plain {
             let there = |called: &str| {
                 let mut there = namespace_object(nth, label);
                 there["metadata"]["name"] = json!(called);
-                clean::read(&there).unwrap()
+                clean::read(clean::SpaceServer::Embedded, &there).unwrap()
             };
             let selects = |plan: &Plan| {
                 plan.namespaces_too && plan.namespace_label.is_none() && plan.objects.is_none_or(|by| by == label)
@@ -286,12 +286,12 @@ impl World {
             }
             Op::Location(nth, None) => self.index.delete_location(&nth.to_string()),
             Op::Namespace(nth, label) => {
-                let source = clean::read(&namespace_object(*nth, *label)).unwrap();
+                let source = clean::read(clean::SpaceServer::Embedded, &namespace_object(*nth, *label)).unwrap();
                 self.index.apply(&space(), &namespaces(), source);
             }
             Op::Object(key, Some(object)) => self.apply(&config_map_of(*key, *object)),
             Op::Object(key, None) => {
-                let key = clean::read(&config_map_of(*key, (0, 0, 0))).unwrap().key;
+                let key = clean::read(clean::SpaceServer::Embedded, &config_map_of(*key, (0, 0, 0))).unwrap().key;
                 self.index.delete(&space(), &config_maps(), &key);
             }
             Op::Placement(nth, Some(plan)) => self.placement(&nth.to_string(), &plan.spec()),
@@ -304,7 +304,7 @@ impl World {
     fn tell_unreadable(&mut self, of: Unread, plain: &Plain) {
         let unreadable = |mut object: Value| {
             object["metadata"]["labels"]["l"] = json!(1);
-            clean::read(&object).unwrap()
+            clean::read(clean::SpaceServer::Embedded, &object).unwrap()
         };
         match of {
             Unread::Location(nth) if plain.locations.contains_key(&nth) => {

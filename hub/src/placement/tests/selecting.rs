@@ -73,7 +73,7 @@ fn a_clause_restricts_only_by_the_criteria_that_it_names() {
         "spec": {"selector": {"matchLabels": {"app": "web"}}, "template": {"metadata": {"labels": {"app": "web"}}}}
     });
     let deployments = GroupResource::new("apps", "deployments");
-    world.index.apply(&space(), &deployments, clean::read(&deployment).unwrap());
+    world.index.apply(&space(), &deployments, clean::read(clean::SpaceServer::Embedded, &deployment).unwrap());
     world.index.listed(Part::Objects(&space(), &deployments));
     let web = json!([{"matchLabels": {"app": "web"}}]);
     let both = ["config@0", "deployment@0", "~shop@0"];
