@@ -1,7 +1,8 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{Error, JSON_PATCH_COPIED_BYTES_MAX, JSON_PATCH_OPERATIONS_MAX};
+use super::{Error, JSON_PATCH_COPIED_BYTES_MAX, JSON_PATCH_OPERATIONS_MAX, JSON_PATCH_STEPS_MAX};
+use crate::depth::{self, DEPTH_MAX};
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
@@ -45,77 +46,114 @@ pub(crate) fn json_patch(document: &Value, patch: &Value) -> Result<Value, Error
             steps.len()
         )));
     }
-    let mut out = document.clone();
-    let mut copied = 0;
+    let mut work = Work { document: document.clone(), copied: 0, steps: 0 };
     for step in steps {
         let step = Step::deserialize(step).map_err(|error| Error::Malformed(error.to_string()))?;
-        run(&mut out, step, &mut copied)?;
+        work.run(step)?;
     }
-    Ok(out)
+    Ok(work.document)
 }
 
-fn run(document: &mut Value, step: Step, copied: &mut usize) -> Result<(), Error> {
-    match step {
-        Step::Add { path, value } => add(document, &path, value),
-        Step::Remove { path } => remove(document, &path).map(drop),
-        Step::Replace { path, value } => {
-            let target = document.pointer_mut(checked(&path)?).ok_or_else(|| missing("replace", &path))?;
-            *target = value;
-            Ok(())
-        }
-        Step::Move { from, path } => {
-            if path.strip_prefix(&from).is_some_and(|rest| rest.starts_with('/')) {
-                return Err(Error::Inapplicable(format!("cannot move {from:?} into itself")));
+/// A document while it is patched, and what that took so far.
+struct Work {
+    document: Value,
+    copied: usize,
+    steps: usize,
+}
+
+impl Work {
+    fn run(&mut self, step: Step) -> Result<(), Error> {
+        match step {
+            Step::Add { path, value } => self.add(&path, value),
+            Step::Remove { path } => self.remove(&path).map(drop),
+            Step::Replace { path, value } => {
+                self.check_depth(&path, &value)?;
+                let target = self.document.pointer_mut(checked(&path)?).ok_or_else(|| missing("replace", &path))?;
+                *target = value;
+                Ok(())
             }
-            let value = remove(document, &from)?;
-            add(document, &path, value)
-        }
-        Step::Copy { from, path } => {
-            let value = document.pointer(checked(&from)?).ok_or_else(|| missing("copy", &from))?.clone();
-            *copied += weight(&value);
-            if *copied > JSON_PATCH_COPIED_BYTES_MAX {
-                return Err(Error::TooLarge(format!("copies add more than {JSON_PATCH_COPIED_BYTES_MAX} bytes")));
+            Step::Move { from, path } => {
+                if path.strip_prefix(&from).is_some_and(|rest| rest.starts_with('/')) {
+                    return Err(Error::Inapplicable(format!("cannot move {from:?} into itself")));
+                }
+                let value = self.remove(&from)?;
+                self.add(&path, value)
             }
-            add(document, &path, value)
+            Step::Copy { from, path } => {
+                let value = self.document.pointer(checked(&from)?).ok_or_else(|| missing("copy", &from))?;
+                self.copied += weight(value);
+                if self.copied > JSON_PATCH_COPIED_BYTES_MAX {
+                    return Err(Error::TooLarge(format!("copies add more than {JSON_PATCH_COPIED_BYTES_MAX} bytes")));
+                }
+                let value = value.clone();
+                self.add(&path, value)
+            }
+            Step::Test { path, value } => match self.document.pointer(checked(&path)?) {
+                Some(found) if *found == value => Ok(()),
+                None if value.is_null() => Ok(()),
+                Some(_) | None => Err(Error::Inapplicable(format!("testing value {path} failed"))),
+            },
         }
-        Step::Test { path, value } => match document.pointer(checked(&path)?) {
-            Some(found) if *found == value => Ok(()),
-            None if value.is_null() => Ok(()),
-            Some(_) | None => Err(Error::Inapplicable(format!("testing value {path} failed"))),
-        },
     }
-}
 
-fn add(document: &mut Value, path: &str, value: Value) -> Result<(), Error> {
-    let Some((parent, last)) = split(path)? else {
-        *document = value;
-        return Ok(());
-    };
-    match document.pointer_mut(parent) {
-        Some(Value::Object(fields)) => {
-            fields.insert(last, value);
-            Ok(())
-        }
-        Some(Value::Array(items)) => {
-            let at = if last == "-" { Some(items.len()) } else { index(&last) };
-            let at = at.filter(|at| *at <= items.len()).ok_or_else(|| missing("add", path))?;
-            items.insert(at, value);
-            Ok(())
-        }
-        Some(_) | None => Err(missing("add", path)),
+    fn add(&mut self, path: &str, value: Value) -> Result<(), Error> {
+        self.check_depth(path, &value)?;
+        let Some((parent, last)) = split(path)? else {
+            self.document = value;
+            return Ok(());
+        };
+        let shifted = match self.document.pointer_mut(parent) {
+            Some(Value::Object(fields)) => {
+                fields.insert(last, value);
+                0
+            }
+            Some(Value::Array(items)) => {
+                let at = if last == "-" { Some(items.len()) } else { index(&last) };
+                let at = at.filter(|at| *at <= items.len()).ok_or_else(|| missing("add", path))?;
+                let shifted = items.len() - at;
+                items.insert(at, value);
+                shifted
+            }
+            Some(_) | None => return Err(missing("add", path)),
+        };
+        self.spend(shifted)
     }
-}
 
-fn remove(document: &mut Value, path: &str) -> Result<Value, Error> {
-    let Some((parent, last)) = split(path)? else {
-        return Ok(document.take());
-    };
-    let removed = match document.pointer_mut(parent) {
-        Some(Value::Object(fields)) => fields.remove(&last),
-        Some(Value::Array(items)) => index(&last).filter(|at| *at < items.len()).map(|at| items.remove(at)),
-        Some(_) | None => None,
-    };
-    removed.ok_or_else(|| missing("remove", path))
+    fn remove(&mut self, path: &str) -> Result<Value, Error> {
+        let Some((parent, last)) = split(path)? else {
+            return Ok(self.document.take());
+        };
+        let (removed, shifted) = match self.document.pointer_mut(parent) {
+            Some(Value::Object(fields)) => (fields.remove(&last), 0),
+            Some(Value::Array(items)) => match index(&last).filter(|at| *at < items.len()) {
+                Some(at) => (Some(items.remove(at)), items.len() - at),
+                None => (None, 0),
+            },
+            Some(_) | None => (None, 0),
+        };
+        self.spend(shifted)?;
+        removed.ok_or_else(|| missing("remove", path))
+    }
+
+    /// Refuses a value that would make the document too deep where it is put. Checked before each step: copies of a document into
+    /// itself double its depth.
+    fn check_depth(&mut self, path: &str, value: &Value) -> Result<(), Error> {
+        let above = path.bytes().filter(|byte| *byte == b'/').count();
+        let mut visited = 0;
+        let fits = DEPTH_MAX.checked_sub(above).is_some_and(|most| depth::fits(value, most, &mut visited));
+        self.spend(visited)?;
+        if fits { Ok(()) } else { Err(Error::TooDeep) }
+    }
+
+    fn spend(&mut self, steps: usize) -> Result<(), Error> {
+        self.steps += steps;
+        if self.steps > JSON_PATCH_STEPS_MAX {
+            return Err(Error::TooLarge(format!(
+                "it moves more than {JSON_PATCH_STEPS_MAX} values, counted anew for each operation"
+            )));
+        }
+        Ok(())
+    }
 }
 
 /// The pointer to the parent, and the unescaped last token; `None` for the whole document.

@@ -1,6 +1,6 @@
 //! Strategic merge patch, by the behaviour of apimachinery's `strategicpatch`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value};
 
@@ -51,9 +51,9 @@ fn merge_fields(
             continue;
         }
         if let Some(list) = name.strip_prefix(DELETE_FROM) {
-            let gone = items(value, name)?;
+            let gone: HashSet<String> = items(value, name)?.iter().map(ToString::to_string).collect();
             if let Some(Value::Array(kept)) = out.get_mut(list) {
-                kept.retain(|item| !gone.contains(item));
+                kept.retain(|item| !gone.contains(&item.to_string()));
             }
             continue;
         }
@@ -102,16 +102,13 @@ fn merge_items(ty: TypeRef<'_>, old: &[Value], patch: &[Value], order: Option<&[
     }
     let Some(key) = merge_key(ty) else {
         let mut merged = old.to_vec();
-        for item in patch {
-            if !merged.contains(item) {
-                merged.push(item.clone());
-            }
-        }
+        let mut present: HashSet<String> = old.iter().map(ToString::to_string).collect();
+        merged.extend(patch.iter().filter(|item| present.insert(item.to_string())).cloned());
         return Ok(ordered(None, merged, order.unwrap_or(patch), old));
     };
 
     let mut plain = Vec::with_capacity(patch.len());
-    let mut merged = old.to_vec();
+    let mut gone = HashSet::new();
     let mut replace = false;
     for item in patch {
         let Value::Object(fields) = item else {
@@ -121,8 +118,7 @@ fn merge_items(ty: TypeRef<'_>, old: &[Value], patch: &[Value], order: Option<&[
             None | Some((_, Some("merge"))) => plain.push(item),
             Some((_, Some("replace"))) => replace = true,
             Some((_, Some("delete"))) => {
-                let gone = fields.get(key).ok_or_else(|| no_key(key))?;
-                merged.retain(|item| item.get(key) != Some(gone));
+                gone.insert(fields.get(key).ok_or_else(|| no_key(key))?.to_string());
             }
             Some((directive, _)) => return Err(bad_directive(directive)),
         }
@@ -130,13 +126,23 @@ fn merge_items(ty: TypeRef<'_>, old: &[Value], patch: &[Value], order: Option<&[
     if replace {
         return Ok(plain.into_iter().cloned().collect());
     }
+    let id = |item: &Value| item.get(key).map(Value::to_string);
+    let mut merged: Vec<Value> =
+        old.iter().filter(|item| id(item).is_none_or(|id| !gone.contains(&id))).cloned().collect();
+    // Of equal items the first is the one that is merged.
+    let mut places: HashMap<String, usize> =
+        merged.iter().enumerate().rev().filter_map(|(at, item)| Some((id(item)?, at))).collect();
     for item in &plain {
-        let id = item.get(key).ok_or_else(|| no_key(key))?;
+        let id = id(item).ok_or_else(|| no_key(key))?;
         let fields = item.as_object().expect("non-objects were refused above");
-        if let Some(found) = merged.iter_mut().find(|found| found.get(key) == Some(id)) {
-            let before = found.take().as_object().cloned().unwrap_or_default();
-            *found = Value::Object(merge_fields(ty.items(), before, fields)?);
+        if let Some(at) = places.get(&id) {
+            let before = match merged[*at].take() {
+                Value::Object(before) => before,
+                _ => Map::new(),
+            };
+            merged[*at] = Value::Object(merge_fields(ty.items(), before, fields)?);
         } else {
+            places.insert(id, merged.len());
             merged.push(Value::Object(merge_fields(ty.items(), Map::new(), fields)?));
         }
     }
@@ -194,8 +200,8 @@ fn merge_key(ty: TypeRef<'_>) -> Option<&str> {
 }
 
 fn retain_keys(out: &mut Map<String, Value>, keep: &Value, patch: &Map<String, Value>) -> Result<(), Error> {
-    let keep = items(keep, RETAIN_KEYS)?;
-    let kept = |name: &str| keep.iter().any(|key| key.as_str() == Some(name));
+    let keep: HashSet<&str> = items(keep, RETAIN_KEYS)?.iter().filter_map(Value::as_str).collect();
+    let kept = |name: &str| keep.contains(name);
     let stray = patch.iter().find(|(name, value)| !name.starts_with('$') && !value.is_null() && !kept(name));
     if let Some((name, _)) = stray {
         return Err(Error::Malformed(format!("{name:?} is set and not in {RETAIN_KEYS}")));

@@ -203,3 +203,51 @@ fn diff(old: &Value, new: &Value) -> Value {
     }
     Value::Object(out)
 }
+
+#[test]
+fn copies_of_a_document_into_itself_are_refused_before_it_is_too_deep() {
+    // Each copy doubles the depth: sixteen of them would make 65,536 levels.
+    let (mut path, mut steps) = ("/a".to_owned(), Vec::new());
+    for _ in 0..16 {
+        steps.push(json!({"op": "copy", "from": "", "path": path}));
+        path = path.repeat(2);
+    }
+    let refused = json_patch(&json!({"a": {}}), &Value::from(steps)).unwrap_err();
+    assert_eq!(refused, Error::TooDeep);
+    assert_eq!(refused.status(), 422);
+    assert!(refused.to_string().contains("nested more than 120 levels deep"), "{refused}");
+}
+
+#[test]
+fn moves_that_pile_values_up_are_refused_before_the_document_is_too_deep() {
+    let half = (0..DEPTH_MAX / 2).fold(json!({}), |inner, _| json!({"a": inner}));
+    let below = "/a".repeat(DEPTH_MAX / 2);
+    let patch = json!([{"op": "move", "from": "/one", "path": format!("/two{below}/b")}]);
+    assert_eq!(json_patch(&json!({"one": half, "two": half}), &patch).unwrap_err(), Error::TooDeep);
+    assert!(json_patch(&json!({"one": {}, "two": half}), &patch).is_ok());
+}
+
+#[test]
+fn a_json_patch_that_shifts_a_long_list_over_and_over_is_refused() {
+    let document = json!({"list": vec![0; 100_000]});
+    let patch = |times: usize| Value::from(vec![json!({"op": "add", "path": "/list/0", "value": 1}); times]);
+    assert!(json_patch(&document, &patch(500)).is_ok());
+    assert_eq!(json_patch(&document, &patch(1_000)).unwrap_err().status(), 413);
+}
+
+#[test]
+fn a_strategic_merge_of_long_lists_takes_no_product_of_their_lengths() {
+    let containers = |image: &str| {
+        let all: Vec<Value> =
+            (0..MERGED_LIST_ITEMS_MAX).map(|at| json!({"name": format!("c{at}"), "image": image})).collect();
+        json!({"containers": all})
+    };
+    assert_eq!(pod(containers("old"), containers("new")), containers("new"));
+    let finalizers = |from: usize| (from..from + 60_000).map(|at| Value::from(at.to_string())).collect::<Vec<_>>();
+    let got = strategic(
+        ("", "v1", "Pod"),
+        &json!({"metadata": {"finalizers": finalizers(0)}}),
+        &json!({"metadata": {"$deleteFromPrimitiveList/finalizers": finalizers(1)}}),
+    );
+    assert_eq!(got, json!({"metadata": {"finalizers": ["0"]}}));
+}
