@@ -193,8 +193,13 @@ impl Constraint {
             let or_equal = if bound.exclusive { "" } else { " or equal to" };
             invalid(format!("should be less than{or_equal} {}", bound.at));
         }
-        if let Some(step) = self.multiple_of.as_ref().filter(|step| !is_multiple(number, step)) {
-            invalid(format!("should be a multiple of {step}"));
+        if let Some(step) = &self.multiple_of {
+            // A real server takes such a schema too, and refuses every number by it.
+            if !step.as_f64().is_some_and(|step| step > 0.0) {
+                invalid(format!("cannot be checked: the factor multipleOf must be positive: {step}"));
+            } else if !is_multiple(number, step) {
+                invalid(format!("should be a multiple of {step}"));
+            }
         }
     }
 
@@ -260,7 +265,8 @@ fn compare(left: &Number, right: &Number) -> std::cmp::Ordering {
 
 fn is_multiple(number: &Number, step: &Number) -> bool {
     match (number.as_i64(), step.as_i64()) {
-        (Some(number), Some(step)) if step != 0 => number % step == 0,
+        // There is no remainder by zero, nor of the smallest number by -1.
+        (Some(number), Some(step)) if step > 0 => number % step == 0,
         _floats => {
             let (number, step) = (number.as_f64().unwrap_or(f64::NAN), step.as_f64().unwrap_or(f64::NAN));
             (number / step).fract() == 0.0

@@ -100,6 +100,17 @@ fn values_are_checked() {
 }
 
 #[test]
+fn a_factor_that_is_not_positive_refuses_every_number() {
+    for factor in [json!(-1), json!(0), json!(-0.5)] {
+        let spec = json!({"type": "integer", "multipleOf": factor});
+        for number in [json!(i64::MIN), json!(0), json!(u64::MAX)] {
+            assert_eq!(check(&spec, &number), ["spec: FieldValueInvalid"], "{number} by {factor}");
+        }
+    }
+    assert_eq!(check(&json!({"type": "integer", "multipleOf": 2}), &json!(i64::MIN)), Vec::<String>::new());
+}
+
+#[test]
 fn negation_holds() {
     let spec = json!({"type": "string", "not": {"enum": ["bad"]}});
     assert_eq!(check(&spec, &json!("bad")), ["spec: FieldValueInvalid"]);
