@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::call::{Call, Place, Reply};
 use crate::catalog::{ScalePaths, Served, Source};
 use crate::negotiate;
+use crate::schema::{builtin, validate};
 use crate::status::{ApiError, Cause};
 use crate::{body, object, write};
 
@@ -13,10 +14,19 @@ fn paths(served: &Served) -> Option<ScalePaths> {
     match &served.source {
         Source::Custom(custom) => custom.scale.clone(),
         Source::BuiltIn(_) => {
-            Some(ScalePaths { spec: "/spec/replicas".into(), status: "/status/replicas".into(), selector: None })
+            let steps = |steps: [&str; 2]| steps.map(str::to_owned).to_vec();
+            Some(ScalePaths {
+                spec: steps(["spec", "replicas"]),
+                status: steps(["status", "replicas"]),
+                selector: Some(steps(["spec", "selector"])),
+            })
         }
         Source::Virtual(_) | Source::Review => None,
     }
+}
+
+fn at<'a>(object: &'a Value, steps: &[String]) -> Option<&'a Value> {
+    steps.iter().try_fold(object, |value, step| value.get(step))
 }
 
 /// `matchLabels` and `matchExpressions`, or a plain map, in the query form.
@@ -45,15 +55,14 @@ fn selector_text(selector: &Value) -> String {
 
 fn scale_of(served: &Served, object: &Value) -> Option<Value> {
     let paths = paths(served)?;
-    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64);
+    let number = |steps: &[String]| at(object, steps).and_then(Value::as_i64);
     let mut metadata = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
         if let Some(value) = object["metadata"].get(field) {
             metadata[field] = value.clone();
         }
     }
-    let selector = paths.selector.as_deref().unwrap_or("/spec/selector");
-    let selector = object.pointer(selector).map(selector_text).unwrap_or_default();
+    let selector = paths.selector.as_deref().and_then(|steps| at(object, steps)).map(selector_text).unwrap_or_default();
     let mut status = json!({"replicas": number(&paths.status).unwrap_or(0)});
     if !selector.is_empty() {
         status["selector"] = selector.into();
@@ -78,7 +87,7 @@ pub(crate) async fn get(call: &Call, place: &Place, name: &str) -> Result<Reply,
 
 pub(crate) async fn replace(call: &Call, place: &Place, name: &str, bytes: Bytes) -> Result<Reply, ApiError> {
     let mut scale = body::parse(negotiate::body_format(&call.headers)?, &bytes)?.value;
-    body::check_kind(&mut scale, "autoscaling/v1", "Scale")?;
+    conform(&mut scale)?;
     set(call, place, name, &scale).await
 }
 
@@ -86,11 +95,22 @@ pub(crate) async fn patch(call: &Call, place: &Place, name: &str, bytes: Bytes) 
     // A real server applies the patch to the scale as it is at that moment; so does every attempt here.
     let (_, scale) = read(call, place, name).await?;
     let mut patched = write::scale_patch(call, &scale, &bytes)?;
+    conform(&mut patched)?;
     let version = scale.pointer("/metadata/resourceVersion");
     if patched.pointer("/metadata/resourceVersion") == version {
         object::metadata(&mut patched).remove("resourceVersion");
     }
     set(call, place, name, &patched).await
+}
+
+/// Checks that a value is a scale: without it, what has no number of replicas by mistake would ask for none.
+fn conform(scale: &mut Value) -> Result<(), ApiError> {
+    body::check_kind(scale, "autoscaling/v1", "Scale")?;
+    let Some(ty) = builtin().type_of("autoscaling", "v1", "Scale") else { return Ok(()) };
+    validate::drop_nulls(ty, scale);
+    validate::check_types(ty, scale).map_err(|mismatch| {
+        ApiError::bad_request(format!("Scale in version \"v1\" cannot be handled as a Scale: {mismatch}"))
+    })
 }
 
 /// Writes the number of replicas through the object itself: a merge patch of one field.
@@ -104,16 +124,14 @@ async fn set(call: &Call, place: &Place, name: &str, scale: &Value) -> Result<Re
             vec![Cause { reason: "FieldValueInvalid".into(), message, field: "spec.replicas".into() }],
         )
     };
-    let replicas = match scale.pointer("/spec/replicas") {
-        None | Some(Value::Null) => 0,
-        Some(value) => value.as_i64().ok_or_else(|| invalid(format!("Invalid value: {value}: must be an integer")))?,
-    };
-    if replicas < 0 || i32::try_from(replicas).is_err() {
+    // As in a real server: a number that is not written is zero.
+    let replicas = scale.pointer("/spec/replicas").and_then(Value::as_i64).unwrap_or(0);
+    if replicas < 0 {
         return Err(invalid(format!("Invalid value: {replicas}: must be greater than or equal to 0")));
     }
     let paths = paths(served).ok_or_else(ApiError::no_such_path)?;
     let mut patch = Value::from(replicas);
-    for step in paths.spec.split('/').rev().filter(|step| !step.is_empty()) {
+    for step in paths.spec.iter().rev() {
         patch = json!({ step: patch });
     }
     let version = object::text(scale, "/metadata/resourceVersion");

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{Served, Source};
+use crate::depth::DEPTH_MAX;
 use crate::resource_kind::ResourceKind;
 use crate::schema::Subresource;
 use crate::schema::field_error::{FieldError, FieldErrorKind};
@@ -49,12 +50,12 @@ pub(crate) struct PrinterColumn {
     pub(crate) path: String,
 }
 
-/// JSON pointers of the scale subresource.
+/// Where the scale subresource finds its values: the names of the fields on the way.
 #[derive(Clone, Debug)]
 pub(crate) struct ScalePaths {
-    pub(crate) spec: String,
-    pub(crate) status: String,
-    pub(crate) selector: Option<String>,
+    pub(crate) spec: Vec<String>,
+    pub(crate) status: Vec<String>,
+    pub(crate) selector: Option<Vec<String>>,
 }
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
@@ -187,11 +188,7 @@ fn served_version(crd: &Value, version: &Value, resource: &Arc<ResourceKind>, ty
             verbs: verbs(&["get", "patch", "update"]),
         });
     }
-    let scale = version.pointer("/subresources/scale").map(|scale| ScalePaths {
-        spec: pointer_of(text(scale, "/specReplicasPath")),
-        status: pointer_of(text(scale, "/statusReplicasPath")),
-        selector: scale.get("labelSelectorPath").and_then(Value::as_str).map(pointer_of),
-    });
+    let scale = version.pointer("/subresources/scale").map(scale_paths);
     if scale.is_some() {
         subresources.push(Subresource {
             name: "scale".into(),
@@ -228,9 +225,10 @@ fn served_version(crd: &Value, version: &Value, resource: &Arc<ResourceKind>, ty
     }
 }
 
-/// `.spec.replicas` as `/spec/replicas`.
-fn pointer_of(path: &str) -> String {
-    path.replace('.', "/")
+fn scale_paths(scale: &Value) -> ScalePaths {
+    let steps = |name: &str| text(scale, &format!("/{name}")).split('.').skip(1).map(str::to_owned).collect::<Vec<_>>();
+    let selector = Some(steps("labelSelectorPath")).filter(|steps| !steps.is_empty());
+    ScalePaths { spec: steps("specReplicasPath"), status: steps("statusReplicasPath"), selector }
 }
 
 fn columns(version: &Value) -> Vec<PrinterColumn> {
@@ -302,6 +300,9 @@ fn check(crd: &Value, errors: &mut Vec<FieldError>) {
         if versions(crd).iter().take(at).any(|earlier| text(earlier, "/name") == name) {
             say(&format!("spec.versions[{at}].name"), FieldErrorKind::Duplicate, format!("{name:?}"));
         }
+        if let Some(scale) = version.pointer("/subresources/scale") {
+            check_scale(scale, at, &mut say);
+        }
         if version.pointer("/schema/openAPIV3Schema").is_none() {
             let path = format!("spec.versions[{at}].schema.openAPIV3Schema");
             say(&path, FieldErrorKind::Required, "schemas are required".into());
@@ -315,6 +316,39 @@ fn check(crd: &Value, errors: &mut Vec<FieldError>) {
              remain in spec.versions until a storage migration ensures no data remains persisted in it"
         );
         say("status.storedVersions", FieldErrorKind::Invalid, detail);
+    }
+}
+
+/// The paths of the scale subresource lead to a field of spec or status, as deep as an object may be.
+fn check_scale(scale: &Value, at: usize, say: &mut impl FnMut(&str, FieldErrorKind, String)) {
+    for (name, parts, place) in [
+        ("specReplicasPath", &["spec"][..], ".spec"),
+        ("statusReplicasPath", &["status"], ".status"),
+        ("labelSelectorPath", &["spec", "status"], "either .spec or .status"),
+    ] {
+        let field = format!("spec.versions[{at}].subresources.scale.{name}");
+        let path = text(scale, &format!("/{name}"));
+        if path.is_empty() {
+            if name != "labelSelectorPath" {
+                say(&field, FieldErrorKind::Required, String::new());
+            }
+            continue;
+        }
+        let mut steps = path.split('.');
+        let problem = if steps.next() != Some("") {
+            Some("must be a simple json path starting with .".to_owned())
+        } else if !steps.next().is_some_and(|first| parts.contains(&first)) || steps.clone().next().is_none() {
+            Some(format!("should be a json path under {place}"))
+        } else if steps.clone().any(str::is_empty) {
+            Some("must be a json path in the dot notation".to_owned())
+        } else if steps.count() >= DEPTH_MAX {
+            Some(format!("must not be deeper than an object, which has {DEPTH_MAX} levels at most"))
+        } else {
+            None
+        };
+        if let Some(problem) = problem {
+            say(&field, FieldErrorKind::Invalid, format!("{path:?}: {problem}"));
+        }
     }
 }
 

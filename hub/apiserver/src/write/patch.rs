@@ -70,9 +70,7 @@ fn rewrite(
     let built_in = matches!(source, Source::BuiltIn(_));
     match (kind, ty) {
         (PatchKind::Json, _) => patches::json_patch(seen, patch).map_err(|error| refused(&error)),
-        (PatchKind::Merge, _) if !patch.is_object() => {
-            Err(ApiError::bad_request("the patch is malformed: a merge patch must be an object"))
-        }
+        (PatchKind::Merge, _) if !patch.is_object() => Err(no_object()),
         (PatchKind::Merge, _) => Ok(patches::merge_patch(seen, patch)),
         (PatchKind::Strategic, Some(ty)) if built_in => {
             patches::strategic_merge(ty, seen, patch).map_err(|error| refused(&error))
@@ -86,13 +84,17 @@ fn rewrite(
 /// The scale of an object after a patch of it.
 pub(crate) fn scale_patch(call: &Call, scale: &Value, bytes: &[u8]) -> Result<Value, ApiError> {
     let kind = negotiate::patch_kind(&call.headers)?;
-    let ty = crate::schema::builtin().type_of("autoscaling", "v1", "Scale");
     let patch = body::parse(Format::Yaml, bytes)?.value;
-    match (kind, ty) {
-        (PatchKind::Json, _) => patches::json_patch(scale, &patch).map_err(|error| refused(&error)),
+    match kind {
+        PatchKind::Json => patches::json_patch(scale, &patch).map_err(|error| refused(&error)),
+        PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply if !patch.is_object() => Err(no_object()),
         // A scale has no lists, so a strategic merge and an apply come to a merge.
-        (PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply, _) => Ok(patches::merge_patch(scale, &patch)),
+        PatchKind::Merge | PatchKind::Strategic | PatchKind::Apply => Ok(patches::merge_patch(scale, &patch)),
     }
+}
+
+fn no_object() -> ApiError {
+    ApiError::bad_request("the patch is malformed: a merge patch must be an object")
 }
 
 fn refused(error: &patches::Error) -> ApiError {
