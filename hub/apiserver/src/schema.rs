@@ -10,6 +10,7 @@
 mod builder;
 pub(crate) mod constraint;
 pub(crate) mod field_error;
+pub(crate) mod field_path;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -181,6 +181,14 @@ impl ApiError {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, "Invalid", message).about(group, kind, name).causes(causes)
     }
 
+    /// Says how many more reasons there are than it names.
+    pub(crate) fn and_more(mut self, more: usize) -> Self {
+        if more > 0 {
+            self.message = format!("{} and {more} more errors", self.message);
+        }
+        self
+    }
+
     /// The history asked for is gone.
     pub(crate) fn expired(message: impl Into<String>) -> Self {
         Self::new(StatusCode::GONE, "Expired", message)

@@ -10,7 +10,9 @@ mod tests;
 
 use serde_json::Value;
 
-use crate::schema::field_error::{FIELD_ERRORS_MAX, FieldError, join};
+pub(crate) use self::compile::Compilation;
+use crate::schema::field_error::{FIELD_ERRORS_MAX, FieldError, FieldErrorKind, FieldErrors};
+use crate::schema::field_path::FieldPath;
 use crate::schema::validate::validate_at;
 use crate::schema::{NodeId, Schema, Shape, TypeRef, builtin};
 
@@ -23,16 +25,15 @@ pub(crate) struct CustomType {
 }
 
 impl CustomType {
-    /// Compiles the `openAPIV3Schema` of a version; `None` preserves everything.
-    ///
-    /// The errors name fields below `path`, such as
+    /// Compiles the `openAPIV3Schema` of a version as a part of its definition; no schema preserves everything. Nothing comes out of
+    /// one that is wrong: the errors of the definition say what is, with fields below `path`, such as
     /// `spec.versions[0].schema.openAPIV3Schema`.
-    pub(crate) fn compile(schema: Option<&Value>, path: &str) -> Result<Self, Vec<FieldError>> {
-        let (schema, root, warnings) = compile::compile(schema, path)?;
+    pub(crate) fn compile(schema: Option<&Value>, path: &FieldPath<'_>, definition: &mut Compilation) -> Option<Self> {
+        let (schema, root, warnings) = compile::compile(schema, path, definition)?;
         let compiled = Self { schema, root, warnings };
-        let mut errors = Vec::new();
-        check_defaults(compiled.root(), path, &mut errors, &mut Vec::new());
-        if errors.is_empty() { Ok(compiled) } else { Err(errors) }
+        let before = definition.errors.count();
+        check_defaults(compiled.root(), path, &mut definition.errors);
+        (definition.errors.count() == before).then_some(compiled)
     }
 
     /// The type of the whole object.
@@ -46,36 +47,43 @@ impl CustomType {
     }
 }
 
-/// Defaults must satisfy the schema that they are in.
-fn check_defaults(ty: TypeRef<'_>, path: &str, out: &mut Vec<FieldError>, seen: &mut Vec<NodeId>) {
-    if seen.contains(&ty.id()) || ty.node().name.is_some() {
+/// Defaults must satisfy the schema that they are in, and have no fields that it does not declare.
+fn check_defaults(ty: TypeRef<'_>, path: &FieldPath<'_>, out: &mut FieldErrors) {
+    // Imported types alone are recursive.
+    if ty.node().name.is_some() {
         return;
     }
-    seen.push(ty.id());
     if let Some(default) = &ty.node().default {
-        validate_at(ty, default, &join(path, "default"), out);
+        let path = path.field("default");
+        let mut pruned = (**default).clone();
+        if prune(ty, &mut pruned).is_empty() {
+            validate_at(ty, default, &path, out);
+        } else {
+            let error = || FieldError::new(&path, FieldErrorKind::Invalid, "must not have unknown fields");
+            out.push_with(|| error().with_value(default));
+        }
     }
+    let properties = path.field("properties");
     for field in ty.fields() {
-        let path = format!("{path}.properties[{}]", field.name);
-        check_defaults(ty.sibling(field.node), &path, out, seen);
+        check_defaults(ty.sibling(field.node), &properties.key(&field.name), out);
     }
     match ty.shape() {
-        Shape::List { .. } => check_defaults(ty.items(), &join(path, "items"), out, seen),
+        Shape::List { .. } => check_defaults(ty.items(), &path.field("items"), out),
         Shape::Object { additional: Some(id), .. } => {
-            check_defaults(ty.sibling(*id), &join(path, "additionalProperties"), out, seen);
+            check_defaults(ty.sibling(*id), &path.field("additionalProperties"), out);
         }
-        _leaf => {}
+        Shape::Object { additional: None, .. } | Shape::Any | Shape::Scalar(_) => {}
     }
 }
 
 /// Removes what the schema does not declare, and returns the paths of what went.
 pub(crate) fn prune(ty: TypeRef<'_>, value: &mut Value) -> Vec<String> {
     let mut out = Vec::new();
-    prune_at(ty, value, "", &mut out);
+    prune_at(ty, value, &FieldPath::ROOT, &mut out);
     out
 }
 
-fn prune_at(ty: TypeRef<'_>, value: &mut Value, path: &str, out: &mut Vec<String>) {
+fn prune_at(ty: TypeRef<'_>, value: &mut Value, path: &FieldPath<'_>, out: &mut Vec<String>) {
     let node = ty.node();
     match value {
         Value::Object(fields) => {
@@ -84,20 +92,20 @@ fn prune_at(ty: TypeRef<'_>, value: &mut Value, path: &str, out: &mut Vec<String
                 fields.retain(|name, _| {
                     let known = ty.declared(name).is_some();
                     if !known && out.len() < FIELD_ERRORS_MAX {
-                        out.push(join(path, name));
+                        out.push(path.field(name).to_string());
                     }
                     known
                 });
             }
             for (name, value) in fields.iter_mut() {
                 if let Some(child) = ty.child(name) {
-                    prune_at(child, value, &join(path, name), out);
+                    prune_at(child, value, &path.field(name), out);
                 }
             }
         }
         Value::Array(items) if matches!(node.shape, Shape::List { .. }) => {
             for (at, item) in items.iter_mut().enumerate() {
-                prune_at(ty.items(), item, &format!("{path}[{at}]"), out);
+                prune_at(ty.items(), item, &path.index(at), out);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {}

@@ -8,9 +8,13 @@ use super::{Served, Source};
 use crate::depth::DEPTH_MAX;
 use crate::resource_kind::ResourceKind;
 use crate::schema::Subresource;
-use crate::schema::field_error::{FieldError, FieldErrorKind};
+use crate::schema::field_error::{FieldError, FieldErrorKind, FieldErrors};
+use crate::schema::field_path::FieldPath;
 use crate::schema::validate::{is_dns_label, is_dns_subdomain};
-use crate::structural::CustomType;
+use crate::structural::{Compilation, CustomType};
+
+/// Versions of one definition. Each has the types of metadata for itself, 100 KB; definitions in use have five at most.
+const VERSIONS_MAX: usize = 100;
 
 /// Keeps a definition until its objects are gone.
 pub(crate) const CUSTOM_CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -77,27 +81,25 @@ fn flag(value: &Value, name: &str) -> bool {
 
 impl Definition {
     /// Compiles a CustomResourceDefinition; all that is wrong with it otherwise.
-    pub(crate) fn compile(crd: &Value) -> Result<Self, Vec<FieldError>> {
-        let mut errors = Vec::new();
-        check(crd, &mut errors);
+    pub(crate) fn compile(crd: &Value) -> Result<Self, FieldErrors> {
+        let mut compilation = Compilation::default();
+        check(crd, &mut compilation.errors);
         let resource = Arc::new(resource_of(crd));
         let mut served = Vec::new();
         let mut warnings = Vec::new();
-        for (at, version) in versions(crd).iter().enumerate() {
+        for (at, version) in versions(crd).iter().take(VERSIONS_MAX).enumerate() {
             let path = format!("spec.versions[{at}].schema.openAPIV3Schema");
-            match CustomType::compile(version.pointer("/schema/openAPIV3Schema"), &path) {
-                Ok(ty) => {
-                    warnings.extend_from_slice(ty.warnings());
-                    if flag(version, "served") {
-                        served.push(Arc::new(served_version(crd, version, &resource, ty)));
-                    }
-                }
-                Err(found) => errors.extend(found),
+            let schema = version.pointer("/schema/openAPIV3Schema");
+            let Some(ty) = CustomType::compile(schema, &FieldPath::Text(&path), &mut compilation) else { continue };
+            warnings.extend_from_slice(ty.warnings());
+            if flag(version, "served") {
+                served.push(Arc::new(served_version(crd, version, &resource, ty)));
             }
         }
         if text(crd, "/spec/conversion/strategy") == "Webhook" {
             warnings.push("spec.conversion: conversion webhooks are not called by this server".into());
         }
+        let errors = compilation.errors.finished();
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -246,8 +248,10 @@ fn columns(version: &Value) -> Vec<PrinterColumn> {
 }
 
 /// The rules of `apiextensions` validation that keep the catalog sound.
-fn check(crd: &Value, errors: &mut Vec<FieldError>) {
-    let mut say = |path: &str, kind: FieldErrorKind, detail: String| errors.push(FieldError::new(path, kind, detail));
+fn check(crd: &Value, errors: &mut FieldErrors) {
+    let mut say = |path: &str, kind: FieldErrorKind, detail: String| {
+        errors.push_with(|| FieldError::new(&FieldPath::Text(path), kind, detail));
+    };
     let (group, plural) = (text(crd, "/spec/group"), text(crd, "/spec/names/plural"));
     if !is_dns_subdomain(group) || !group.contains('.') {
         say("spec.group", FieldErrorKind::Invalid, "should be a domain with at least one dot".into());
@@ -288,7 +292,10 @@ fn check(crd: &Value, errors: &mut Vec<FieldError>) {
     if storage != 1 {
         say("spec.versions", FieldErrorKind::Invalid, "must have exactly one version marked as storage version".into());
     }
-    for (at, version) in versions(crd).iter().enumerate() {
+    if versions(crd).len() > VERSIONS_MAX {
+        say("spec.versions", FieldErrorKind::TooLong, format!("must have at most {VERSIONS_MAX} items"));
+    }
+    for (at, version) in versions(crd).iter().take(VERSIONS_MAX).enumerate() {
         let name = text(version, "/name");
         if !is_dns_label(name) {
             say(

@@ -6,7 +6,8 @@ use std::fmt;
 use regex::Regex;
 use serde_json::{Number, Value};
 
-use super::field_error::{FieldError, FieldErrorKind, join, not_supported};
+use super::field_error::{FieldError, FieldErrorKind, FieldErrors, not_supported};
+use super::field_path::FieldPath;
 use super::text::is_base64;
 
 /// The value validation of one schema node, with its `allOf`, `anyOf`, `oneOf` and `not`.
@@ -35,13 +36,17 @@ pub(crate) struct Constraint {
     pub(crate) not: Option<Box<Constraint>>,
 }
 
-/// A pattern with its text, for messages.
+/// A compiled pattern.
 #[derive(Clone)]
-pub(crate) struct Pattern(pub(crate) Regex);
+pub(crate) struct Pattern {
+    pub(crate) regex: Regex,
+    /// How many states it is in at once, at most: what each byte of a text may cost.
+    pub(crate) states: u64,
+}
 
 impl fmt::Debug for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.0.as_str())
+        f.write_str(self.regex.as_str())
     }
 }
 
@@ -137,10 +142,15 @@ fn is_duration(text: &str) -> bool {
 
 impl Constraint {
     /// Adds to `out` what is wrong with a value.
-    pub(crate) fn check(&self, value: &Value, path: &str, out: &mut Vec<FieldError>) {
-        let mut invalid = |detail: String| {
-            let detail = format!("{path} in body {detail}");
-            out.push(FieldError::new(path, FieldErrorKind::Invalid, detail).with_value(value));
+    pub(crate) fn check(&self, value: &Value, path: &FieldPath<'_>, out: &mut FieldErrors) {
+        if !out.spend(self.steps(value)) {
+            return;
+        }
+        let mut invalid = |detail: &dyn Fn() -> String| {
+            out.push_with(|| {
+                let detail = format!("{path} in body {}", detail());
+                FieldError::new(path, FieldErrorKind::Invalid, detail).with_value(value)
+            });
         };
         match value {
             Value::String(text) => self.check_text(text, &mut invalid),
@@ -154,105 +164,122 @@ impl Constraint {
             Value::Null | Value::Bool(_) => {}
         }
         if let Some(format) = self.format.filter(|format| !format.fits(value)) {
-            invalid(format!("must be of type {}: {value}", format.name()));
+            invalid(&|| format!("must be of type {}: {value}", format.name()));
         }
         if let Some(wanted) = self.of_type.as_deref().filter(|wanted| !is_type(value, wanted)) {
-            invalid(format!("must be of type {wanted}"));
+            invalid(&|| format!("must be of type {wanted}"));
         }
         if !self.enumeration.is_empty() && !self.enumeration.contains(value) {
-            out.push(not_supported(path, value, &self.enumeration));
+            out.push_with(|| not_supported(path, value, &self.enumeration));
         }
         self.check_parts(value, path, out);
         self.check_branches(value, path, out);
     }
 
-    fn check_text(&self, text: &str, invalid: &mut impl FnMut(String)) {
+    /// What it takes to check a value, without the values in it.
+    fn steps(&self, value: &Value) -> u64 {
+        let listed = self.enumeration.len() + self.required.len() + self.properties.len();
+        let text = match value {
+            Value::String(text) => text.len(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => 0,
+        };
+        let states = self.pattern.as_ref().map_or(0, |pattern| pattern.states);
+        // Each value has one step at least, and a text is counted in any case.
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        count(listed).saturating_add(count(text).saturating_mul(states.saturating_add(1))).saturating_add(1)
+    }
+
+    fn check_text(&self, text: &str, invalid: &mut impl FnMut(&dyn Fn() -> String)) {
         let length = u64::try_from(text.chars().count()).unwrap_or(u64::MAX);
         if let Some(least) = self.min_length.filter(|least| length < *least) {
-            invalid(format!("should be at least {least} chars long"));
+            invalid(&|| format!("should be at least {least} chars long"));
         }
         if let Some(most) = self.max_length.filter(|most| length > *most) {
-            invalid(format!("may not be longer than {most}"));
+            invalid(&|| format!("may not be longer than {most}"));
         }
-        if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !pattern.0.is_match(text)) {
-            invalid(format!("should match '{}'", pattern.0.as_str()));
+        if let Some(pattern) = self.pattern.as_ref().filter(|pattern| !pattern.regex.is_match(text)) {
+            invalid(&|| format!("should match '{}'", pattern.regex.as_str()));
         }
     }
 
-    fn check_number(&self, number: &Number, invalid: &mut impl FnMut(String)) {
+    fn check_number(&self, number: &Number, invalid: &mut impl FnMut(&dyn Fn() -> String)) {
         let order = |bound: &Bound| compare(number, &bound.at);
         if let Some(bound) = &self.minimum
             && (order(bound).is_lt() || bound.exclusive && order(bound).is_eq())
         {
             let or_equal = if bound.exclusive { "" } else { " or equal to" };
-            invalid(format!("should be greater than{or_equal} {}", bound.at));
+            invalid(&|| format!("should be greater than{or_equal} {}", bound.at));
         }
         if let Some(bound) = &self.maximum
             && (order(bound).is_gt() || bound.exclusive && order(bound).is_eq())
         {
             let or_equal = if bound.exclusive { "" } else { " or equal to" };
-            invalid(format!("should be less than{or_equal} {}", bound.at));
+            invalid(&|| format!("should be less than{or_equal} {}", bound.at));
         }
         if let Some(step) = &self.multiple_of {
             // A real server takes such a schema too, and refuses every number by it.
             if !step.as_f64().is_some_and(|step| step > 0.0) {
-                invalid(format!("cannot be checked: the factor multipleOf must be positive: {step}"));
+                invalid(&|| format!("cannot be checked: the factor multipleOf must be positive: {step}"));
             } else if !is_multiple(number, step) {
-                invalid(format!("should be a multiple of {step}"));
+                invalid(&|| format!("should be a multiple of {step}"));
             }
         }
     }
 
-    fn check_parts(&self, value: &Value, path: &str, out: &mut Vec<FieldError>) {
+    fn check_parts(&self, value: &Value, path: &FieldPath<'_>, out: &mut FieldErrors) {
         if let Value::Object(fields) = value {
             for name in self.required.iter().filter(|name| !fields.contains_key(*name)) {
-                out.push(FieldError::new(&join(path, name), FieldErrorKind::Required, ""));
+                out.push_with(|| FieldError::new(&path.field(name), FieldErrorKind::Required, ""));
             }
             for (name, constraint) in &self.properties {
                 if let Some(value) = fields.get(name) {
-                    constraint.check(value, &join(path, name), out);
+                    constraint.check(value, &path.field(name), out);
                 }
             }
         }
         if let (Value::Array(items), Some(constraint)) = (value, &self.items) {
             for (at, item) in items.iter().enumerate() {
-                constraint.check(item, &format!("{path}[{at}]"), out);
+                constraint.check(item, &path.index(at), out);
             }
         }
     }
 
-    fn check_branches(&self, value: &Value, path: &str, out: &mut Vec<FieldError>) {
-        let holds = |branch: &Constraint| {
-            let mut errors = Vec::new();
-            branch.check(value, path, &mut errors);
-            errors.is_empty()
-        };
+    fn check_branches(&self, value: &Value, path: &FieldPath<'_>, out: &mut FieldErrors) {
         for branch in &self.all_of {
             branch.check(value, path, out);
         }
-        let mut refuse = |detail: &str| {
-            let detail = format!("{path:?} {detail}");
-            out.push(FieldError::new(path, FieldErrorKind::Invalid, detail).with_value(value));
-        };
-        if !self.any_of.is_empty() && !self.any_of.iter().any(holds) {
-            refuse("must validate at least one schema (anyOf)");
-        }
-        if !self.one_of.is_empty() && self.one_of.iter().filter(|branch| holds(branch)).count() != 1 {
-            refuse("must validate one and only one schema (oneOf)");
-        }
-        if self.not.as_deref().is_some_and(holds) {
-            refuse("must not validate the schema (not)");
+        let mut holds = |branch: &Constraint| out.none_in(|out| branch.check(value, path, out));
+        let none_of_any = !self.any_of.is_empty() && !self.any_of.iter().any(&mut holds);
+        let not_one = !self.one_of.is_empty() && self.one_of.iter().filter(|branch| holds(branch)).count() != 1;
+        let negated = self.not.as_deref().is_some_and(&mut holds);
+        for (wrong, detail) in [
+            (none_of_any, "must validate at least one schema (anyOf)"),
+            (not_one, "must validate one and only one schema (oneOf)"),
+            (negated, "must not validate the schema (not)"),
+        ] {
+            if wrong {
+                out.push_with(|| {
+                    let detail = format!("{:?} {detail}", path.to_string());
+                    FieldError::new(path, FieldErrorKind::Invalid, detail).with_value(value)
+                });
+            }
         }
     }
 }
 
-fn count(found: usize, least: Option<u64>, most: Option<u64>, what: &str, invalid: &mut impl FnMut(String)) {
+fn count(
+    found: usize,
+    least: Option<u64>,
+    most: Option<u64>,
+    what: &str,
+    invalid: &mut impl FnMut(&dyn Fn() -> String),
+) {
     let found = u64::try_from(found).unwrap_or(u64::MAX);
     if let Some(least) = least.filter(|least| found < *least) {
-        invalid(format!("should have at least {least} {what}"));
+        invalid(&|| format!("should have at least {least} {what}"));
     }
     if let Some(most) = most.filter(|most| found > *most) {
-        invalid(format!("should have at most {most} {what}"));
+        invalid(&|| format!("should have at most {most} {what}"));
     }
 }
 

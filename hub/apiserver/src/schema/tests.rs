@@ -1,6 +1,5 @@
 use serde_json::json;
 
-use super::field_error::FieldError;
 use super::text::is_quantity;
 use super::validate::{NameRule, check_types, decode, drop_nulls, unknown_fields, validate_object};
 use super::*;
@@ -167,8 +166,7 @@ fn metadata_at_its_limits_is_taken() {
     let map = builtin().type_of("", "v1", "ConfigMap").unwrap();
     let check = |metadata: serde_json::Value| {
         let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
-        let errors: Vec<FieldError> = validate_object(map, &object, true);
-        errors.into_iter().map(|error| error.path).collect::<Vec<_>>()
+        validate_object(map, &object, true).iter().map(|error| error.path.clone()).collect::<Vec<_>>()
     };
     let label = "a".repeat(63);
     assert_eq!(check(json!({"name": "a", "labels": {label.clone(): label}})), Vec::<String>::new());

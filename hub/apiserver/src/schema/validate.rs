@@ -11,7 +11,8 @@ pub(crate) use self::custom::validate;
 pub(crate) use self::custom::validate_at;
 pub(crate) use self::decode::decode;
 pub(crate) use self::metadata::{NameRule, is_dns_label, is_dns_subdomain, validate_metadata};
-use super::field_error::{FIELD_ERRORS_MAX, FieldError, FieldErrorKind, join, not_supported};
+use super::field_error::{FIELD_ERRORS_MAX, FieldError, FieldErrorKind, FieldErrors, not_supported};
+use super::field_path::FieldPath;
 use super::text::{is_base64, is_quantity, is_time};
 use super::{Field, ScalarType, Shape, TypeRef};
 
@@ -19,12 +20,12 @@ use super::{Field, ScalarType, Shape, TypeRef};
 #[cfg(test)]
 pub(crate) fn unknown_fields(ty: TypeRef<'_>, value: &Value) -> Vec<String> {
     let mut out = Vec::new();
-    collect_unknown(ty, value, "", &mut out);
+    collect_unknown(ty, value, &FieldPath::ROOT, &mut out);
     out
 }
 
 #[cfg(test)]
-fn collect_unknown(ty: TypeRef<'_>, value: &Value, path: &str, out: &mut Vec<String>) {
+fn collect_unknown(ty: TypeRef<'_>, value: &Value, path: &FieldPath<'_>, out: &mut Vec<String>) {
     if out.len() >= FIELD_ERRORS_MAX {
         return;
     }
@@ -32,15 +33,15 @@ fn collect_unknown(ty: TypeRef<'_>, value: &Value, path: &str, out: &mut Vec<Str
         (Shape::Object { .. }, Value::Object(fields)) => {
             for (name, value) in fields {
                 match ty.child(name) {
-                    Some(child) => collect_unknown(child, value, &join(path, name), out),
+                    Some(child) => collect_unknown(child, value, &path.field(name), out),
                     None if ty.node().preserve_unknown => {}
-                    None => out.push(join(path, name)),
+                    None => out.push(path.field(name).to_string()),
                 }
             }
         }
         (Shape::List { .. }, Value::Array(items)) => {
             for (at, item) in items.iter().enumerate() {
-                collect_unknown(ty.items(), item, &format!("{path}[{at}]"), out);
+                collect_unknown(ty.items(), item, &path.index(at), out);
             }
         }
         _other => {}
@@ -51,31 +52,31 @@ fn collect_unknown(ty: TypeRef<'_>, value: &Value, path: &str, out: &mut Vec<Str
 /// does not refuse. Returns their paths.
 pub(crate) fn drop_unknown_fields(ty: TypeRef<'_>, value: &mut Value) -> Vec<String> {
     let mut out = Vec::new();
-    drop_unknown(ty, value, "", &mut out);
+    drop_unknown(ty, value, &FieldPath::ROOT, &mut out);
     out
 }
 
-fn drop_unknown(ty: TypeRef<'_>, value: &mut Value, path: &str, out: &mut Vec<String>) {
+fn drop_unknown(ty: TypeRef<'_>, value: &mut Value, path: &FieldPath<'_>, out: &mut Vec<String>) {
     match (ty.shape(), value) {
         (Shape::Object { .. }, Value::Object(fields)) => {
             if !ty.node().preserve_unknown {
                 fields.retain(|name, _| {
                     let known = ty.child(name).is_some();
                     if !known && out.len() < FIELD_ERRORS_MAX {
-                        out.push(join(path, name));
+                        out.push(path.field(name).to_string());
                     }
                     known
                 });
             }
             for (name, value) in fields.iter_mut() {
                 if let Some(child) = ty.child(name) {
-                    drop_unknown(child, value, &join(path, name), out);
+                    drop_unknown(child, value, &path.field(name), out);
                 }
             }
         }
         (Shape::List { .. }, Value::Array(items)) => {
             for (at, item) in items.iter_mut().enumerate() {
-                drop_unknown(ty.items(), item, &format!("{path}[{at}]"), out);
+                drop_unknown(ty.items(), item, &path.index(at), out);
             }
         }
         _other => {}
@@ -113,20 +114,19 @@ pub(crate) struct TypeMismatch {
 
 /// Checks that every value has the JSON type of its field; null fits everywhere.
 pub(crate) fn check_types(ty: TypeRef<'_>, value: &Value) -> Result<(), TypeMismatch> {
-    check_types_at(ty, value, "")
+    check_types_at(ty, value, &FieldPath::ROOT)
 }
 
-fn check_types_at(ty: TypeRef<'_>, value: &Value, path: &str) -> Result<(), TypeMismatch> {
-    let mismatch = |expected| Err(TypeMismatch { path: path.to_owned(), found: json_type(value), expected });
+fn check_types_at(ty: TypeRef<'_>, value: &Value, path: &FieldPath<'_>) -> Result<(), TypeMismatch> {
+    let mismatch = |expected| Err(TypeMismatch { path: path.to_string(), found: json_type(value), expected });
     match (ty.shape(), value) {
         (Shape::Any, _) | (_, Value::Null) => Ok(()),
         (Shape::Object { .. }, Value::Object(fields)) => fields.iter().try_for_each(|(name, value)| {
-            ty.child(name).map_or(Ok(()), |child| check_types_at(child, value, &join(path, name)))
+            ty.child(name).map_or(Ok(()), |child| check_types_at(child, value, &path.field(name)))
         }),
-        (Shape::List { .. }, Value::Array(items)) => items
-            .iter()
-            .enumerate()
-            .try_for_each(|(at, item)| check_types_at(ty.items(), item, &format!("{path}[{at}]"))),
+        (Shape::List { .. }, Value::Array(items)) => {
+            items.iter().enumerate().try_for_each(|(at, item)| check_types_at(ty.items(), item, &path.index(at)))
+        }
         (Shape::Object { .. }, _) => mismatch("object"),
         (Shape::List { .. }, _) => mismatch("array"),
         (Shape::Scalar(scalar), value) => misfit(*scalar, value).map_or(Ok(()), mismatch),
@@ -174,35 +174,35 @@ fn is_quantity_value(value: &Value) -> bool {
 /// For built-in kinds that is required fields and enums outside `status` (the checks that a schema
 /// can tell; what only Go code knows is not repeated here). For custom resources it is their whole
 /// schema.
-pub(crate) fn validate_object(ty: TypeRef<'_>, value: &Value, namespaced: bool) -> Vec<FieldError> {
-    let mut out = Vec::new();
+pub(crate) fn validate_object(ty: TypeRef<'_>, value: &Value, namespaced: bool) -> FieldErrors {
+    let mut out = FieldErrors::default();
     let text = |name: &str| value.get(name).and_then(Value::as_str).unwrap_or_default();
     let rule = NameRule::of(text("apiVersion"), text("kind"));
     validate_metadata(value.get("metadata").unwrap_or(&Value::Null), rule, namespaced, &mut out);
     if ty.node().constraint.is_some() {
-        validate_at(ty, value, "", &mut out);
+        validate_at(ty, value, &FieldPath::ROOT, &mut out);
     } else {
         for (name, value) in value.as_object().into_iter().flatten() {
             // Written by controllers, field by field; a real server checks little of it.
             if name != "status" && name != "metadata" {
-                ty.field(name).iter().for_each(|field| validate_builtin(*field, value, name, &mut out));
+                let path = FieldPath::ROOT.field(name);
+                ty.field(name).iter().for_each(|field| validate_builtin(*field, value, &path, &mut out));
             }
         }
-        missing(ty, value.as_object(), "", &mut out);
+        missing(ty, value.as_object(), &FieldPath::ROOT, &mut out);
     }
-    out.truncate(FIELD_ERRORS_MAX);
-    out
+    out.finished()
 }
 
-fn missing(ty: TypeRef<'_>, fields: Option<&Map<String, Value>>, path: &str, out: &mut Vec<FieldError>) {
+fn missing(ty: TypeRef<'_>, fields: Option<&Map<String, Value>>, path: &FieldPath<'_>, out: &mut FieldErrors) {
     let absent = |field: &&Field| fields.and_then(|fields| fields.get(&*field.name)).is_none_or(Value::is_null);
     for field in ty.fields().iter().filter(|field| field.required).filter(absent) {
-        out.push(FieldError::new(&join(path, &field.name), FieldErrorKind::Required, ""));
+        out.push_with(|| FieldError::new(&path.field(&field.name), FieldErrorKind::Required, ""));
     }
 }
 
-fn validate_builtin(ty: TypeRef<'_>, value: &Value, path: &str, out: &mut Vec<FieldError>) {
-    if out.len() >= FIELD_ERRORS_MAX || value.is_null() {
+fn validate_builtin(ty: TypeRef<'_>, value: &Value, path: &FieldPath<'_>, out: &mut FieldErrors) {
+    if value.is_null() {
         return;
     }
     match value {
@@ -210,13 +210,13 @@ fn validate_builtin(ty: TypeRef<'_>, value: &Value, path: &str, out: &mut Vec<Fi
             missing(ty, Some(fields), path, out);
             for (name, value) in fields {
                 if let Some(child) = ty.child(name) {
-                    validate_builtin(child, value, &join(path, name), out);
+                    validate_builtin(child, value, &path.field(name), out);
                 }
             }
         }
         Value::Array(items) => {
             for (at, item) in items.iter().enumerate() {
-                validate_builtin(ty.items(), item, &format!("{path}[{at}]"), out);
+                validate_builtin(ty.items(), item, &path.index(at), out);
             }
         }
         // An empty string stands for the default.
@@ -224,7 +224,7 @@ fn validate_builtin(ty: TypeRef<'_>, value: &Value, path: &str, out: &mut Vec<Fi
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {
             let allowed = &ty.node().enumeration;
             if !allowed.is_empty() && !allowed.contains(value) {
-                out.push(not_supported(path, value, allowed));
+                out.push_with(|| not_supported(path, value, allowed));
             }
         }
     }

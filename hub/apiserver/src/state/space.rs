@@ -162,9 +162,7 @@ impl Inner {
         if let Some(known) = lock().get(&key).and_then(Weak::upgrade) {
             return Ok(known);
         }
-        let compiled = Definition::compile(crd)
-            .map_err(|errors| errors.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))?;
-        let compiled = Arc::new(compiled);
+        let compiled = Arc::new(Definition::compile(crd).map_err(|errors| errors.to_string())?);
         let mut all = lock();
         if all.len() >= COMPILED_SWEEP {
             all.retain(|_, one| one.strong_count() > 0);

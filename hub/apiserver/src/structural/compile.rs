@@ -1,21 +1,58 @@
-use regex::RegexBuilder;
+use std::collections::{BTreeSet, HashMap};
+
+use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Number, Value};
 
 use super::object_meta;
 use crate::schema::constraint::{Bound, Constraint, Format, Pattern};
-use crate::schema::field_error::{FieldError, FieldErrorKind, join};
+use crate::schema::field_error::{FieldError, FieldErrorKind, FieldErrors, not_supported};
+use crate::schema::field_path::FieldPath;
 use crate::schema::{Field, ListType, Node, NodeId, ScalarType, Schema, SchemaBuilder, Shape};
 
 /// Nested schemas in one another; JSON that deep is refused when it is decoded.
 const DEPTH_MAX: usize = 100;
 
-/// Bytes that one compiled pattern may take, so that a CRD cannot ask for gigabytes.
+/// Schemas in the versions of one definition, the branches of `allOf` and the like included. Each takes a kilobyte, so that all
+/// are 100 MB; the largest definitions in use have some ten thousand.
+const SCHEMAS_MAX: usize = 100_000;
+
+/// Bytes that one compiled pattern may take.
 const PATTERN_BYTES_MAX: usize = 1 << 20;
 
-pub(super) fn compile(schema: Option<&Value>, path: &str) -> Result<(Schema, NodeId, Vec<String>), Vec<FieldError>> {
+/// Sizes that are tried one after the other: a pattern does not say what it takes, but is refused where that is more than it may.
+const PATTERN_SIZES: [usize; 5] = [4 << 10, 32 << 10, 256 << 10, 512 << 10, PATTERN_BYTES_MAX];
+
+/// Bytes that a pattern keeps of the states that it was in, once it was used.
+const PATTERN_CACHE_BYTES_MAX: usize = 128 << 10;
+
+/// Bytes that the patterns of one definition may take, each once however often it is there: 248 of an ordinary size, or 50 of
+/// `\w{20}`, which has half a megabyte.
+const PATTERNS_BYTES_MAX: usize = 32 << 20;
+
+/// Bytes of one state of a compiled pattern, at least.
+const STATE_BYTES: usize = 64;
+
+/// Warnings given of one version; a client is told some kilobytes of them.
+const WARNINGS_MAX: usize = 100;
+
+/// What the schemas of one definition have in common: what is wrong with them, and what they may take.
+#[derive(Debug, Default)]
+pub(crate) struct Compilation {
+    pub(crate) errors: FieldErrors,
+    schemas: usize,
+    patterns: HashMap<String, Pattern>,
+    pattern_bytes: usize,
+}
+
+/// A compiled schema, its root, and warnings; none where something is wrong with it.
+pub(super) fn compile(
+    schema: Option<&Value>,
+    path: &FieldPath<'_>,
+    definition: &mut Compilation,
+) -> Option<(Schema, NodeId, Vec<String>)> {
     let mut compiler = Compiler {
         builder: SchemaBuilder::default(),
-        errors: Vec::new(),
+        definition,
         warnings: Vec::new(),
         metadata: NodeId::ANY,
         text: NodeId::ANY,
@@ -26,12 +63,10 @@ pub(super) fn compile(schema: Option<&Value>, path: &str) -> Result<(Schema, Nod
         ("type".to_owned(), Value::from("object")),
         ("x-kubernetes-preserve-unknown-fields".to_owned(), Value::from(true)),
     ]));
+    let before = compiler.definition.errors.count();
     let root = compiler.node(schema.unwrap_or(&open), path, Place::Root, 0, false);
-    if compiler.errors.is_empty() {
-        Ok((compiler.builder.finish(), root, compiler.warnings))
-    } else {
-        Err(compiler.errors)
-    }
+    let Compiler { builder, definition, warnings, .. } = compiler;
+    (definition.errors.count() == before).then(|| (builder.finish(), root, warnings))
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -41,9 +76,9 @@ enum Place {
     Inner,
 }
 
-struct Compiler {
+struct Compiler<'a> {
     builder: SchemaBuilder,
-    errors: Vec<FieldError>,
+    definition: &'a mut Compilation,
     warnings: Vec<String>,
     metadata: NodeId,
     text: NodeId,
@@ -64,33 +99,51 @@ const FORBIDDEN_IN_BRANCH: [&str; 7] = [
     "x-kubernetes-list-type",
 ];
 
-impl Compiler {
-    fn forbid(&mut self, path: &str, detail: &str) {
-        self.errors.push(FieldError::new(path, FieldErrorKind::Forbidden, detail));
+impl Compiler<'_> {
+    fn forbid(&mut self, path: &FieldPath<'_>, detail: &str) {
+        self.definition.errors.push_with(|| FieldError::new(path, FieldErrorKind::Forbidden, detail));
     }
 
-    fn invalid(&mut self, path: &str, detail: String, value: &Value) {
-        self.errors.push(FieldError::new(path, FieldErrorKind::Invalid, detail).with_value(value));
+    fn invalid(&mut self, path: &FieldPath<'_>, detail: &str, value: &Value) {
+        self.definition.errors.push_with(|| FieldError::new(path, FieldErrorKind::Invalid, detail).with_value(value));
     }
 
-    fn node(&mut self, schema: &Value, path: &str, place: Place, depth: usize, lenient: bool) -> NodeId {
+    fn require(&mut self, path: &FieldPath<'_>, detail: &str) {
+        self.definition.errors.push_with(|| FieldError::new(path, FieldErrorKind::Required, detail));
+    }
+
+    /// Counts one more schema. False where there are too many, or where it is nested too deeply.
+    fn enter(&mut self, path: &FieldPath<'_>, depth: usize) -> bool {
         if depth > DEPTH_MAX {
             self.forbid(path, "the schema is nested too deeply");
+            return false;
+        }
+        self.definition.schemas += 1;
+        if self.definition.schemas == SCHEMAS_MAX + 1 {
+            let detail =
+                format!("a definition must not have more than {SCHEMAS_MAX} schemas, those within others included");
+            self.forbid(path, &detail);
+        }
+        self.definition.schemas <= SCHEMAS_MAX
+    }
+
+    fn node(&mut self, schema: &Value, path: &FieldPath<'_>, place: Place, depth: usize, lenient: bool) -> NodeId {
+        if !self.enter(path, depth) {
             return NodeId::ANY;
         }
         let flag = |name: &str| schema.get(name) == Some(&Value::Bool(true));
         let preserve_unknown = flag("x-kubernetes-preserve-unknown-fields");
         let lenient = lenient || preserve_unknown;
         for keyword in FORBIDDEN.iter().filter(|keyword| schema.get(**keyword).is_some()) {
-            self.forbid(&join(path, keyword), "must not be set in a structural schema");
+            self.forbid(&path.field(keyword), "must not be set in a structural schema");
         }
         if flag("uniqueItems") {
             self.forbid(
-                &join(path, "uniqueItems"),
+                &path.field("uniqueItems"),
                 "uniqueItems cannot be set to true since the runtime complexity becomes quadratic",
             );
         }
-        if schema.get("x-kubernetes-validations").is_some() {
+        if schema.get("x-kubernetes-validations").is_some() && self.warnings.len() < WARNINGS_MAX {
             self.warnings.push(format!("{path}.x-kubernetes-validations: rules are not evaluated by this server"));
         }
         let shape = self.shape(schema, path, place, depth, lenient);
@@ -110,23 +163,21 @@ impl Compiler {
         self.builder.add(node)
     }
 
-    fn shape(&mut self, schema: &Value, path: &str, place: Place, depth: usize, lenient: bool) -> Shape {
+    fn shape(&mut self, schema: &Value, path: &FieldPath<'_>, place: Place, depth: usize, lenient: bool) -> Shape {
         let flag = |name: &str| schema.get(name) == Some(&Value::Bool(true));
         let of_type = schema.get("type").and_then(Value::as_str).unwrap_or_default();
         if place == Place::Root && of_type != "object" {
             let detail = "must be object at the root";
-            self.errors.push(
-                FieldError::new(&join(path, "type"), FieldErrorKind::Invalid, detail).with_value(&of_type.into()),
-            );
+            self.invalid(&path.field("type"), detail, &of_type.into());
         }
         match of_type {
             "object" => self.object(schema, path, place, depth, lenient),
             "array" => {
-                let path = join(path, "items");
+                let path = path.field("items");
                 if let Some(items @ Value::Object(_)) = schema.get("items") {
                     return Shape::List { items: self.node(items, &path, Place::Inner, depth + 1, lenient) };
                 }
-                self.errors.push(FieldError::new(&path, FieldErrorKind::Required, "must be specified"));
+                self.require(&path, "must be specified");
                 Shape::Any
             }
             "string" => Shape::Scalar(ScalarType::String),
@@ -140,33 +191,33 @@ impl Compiler {
             "" if flag("x-kubernetes-preserve-unknown-fields") => Shape::Any,
             "" => {
                 let detail = "must not be empty for specified object fields";
-                self.errors.push(FieldError::new(&join(path, "type"), FieldErrorKind::Required, detail));
+                self.require(&path.field("type"), detail);
                 Shape::Any
             }
             _unknown => {
                 let supported = ["array", "boolean", "integer", "number", "object", "string"].map(Value::from);
-                let error = crate::schema::field_error::not_supported(&join(path, "type"), &of_type.into(), &supported);
-                self.errors.push(error);
+                let path = path.field("type");
+                self.definition.errors.push_with(|| not_supported(&path, &of_type.into(), &supported));
                 Shape::Any
             }
         }
     }
 
-    fn object(&mut self, schema: &Value, path: &str, place: Place, depth: usize, lenient: bool) -> Shape {
+    fn object(&mut self, schema: &Value, path: &FieldPath<'_>, place: Place, depth: usize, lenient: bool) -> Shape {
         let properties = schema.get("properties").and_then(Value::as_object);
-        let required: Vec<&str> = strings(schema.get("required"));
+        let required: BTreeSet<&str> = strings(schema.get("required")).into_iter().collect();
         let embedded = schema.get("x-kubernetes-embedded-resource") == Some(&Value::Bool(true));
         let whole = place == Place::Root || embedded;
         let mut fields = Vec::new();
+        let all = path.field("properties");
         for (name, property) in properties.into_iter().flatten() {
             if whole && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
                 continue;
             }
-            let path = format!("{path}.properties[{name}]");
             fields.push(Field {
                 name: name.as_str().into(),
-                node: self.node(property, &path, Place::Inner, depth + 1, lenient),
-                required: required.contains(&name.as_str()),
+                node: self.node(property, &all.key(name), Place::Inner, depth + 1, lenient),
+                required: required.contains(name.as_str()),
             });
         }
         if whole {
@@ -178,42 +229,38 @@ impl Compiler {
         let values = schema.get("additionalProperties");
         let additional = match values {
             Some(Value::Bool(false)) => {
-                self.forbid(&join(path, "additionalProperties"), "must not be false");
+                self.forbid(&path.field("additionalProperties"), "must not be false");
                 None
             }
             Some(_) if properties.is_some_and(|properties| !properties.is_empty()) => {
                 self.forbid(
-                    &join(path, "additionalProperties"),
+                    &path.field("additionalProperties"),
                     "additionalProperties and properties are mutual exclusive",
                 );
                 None
             }
             Some(Value::Bool(true)) => Some(NodeId::ANY),
             Some(values) => {
-                Some(self.node(values, &join(path, "additionalProperties"), Place::Inner, depth + 1, lenient))
+                Some(self.node(values, &path.field("additionalProperties"), Place::Inner, depth + 1, lenient))
             }
             None => None,
         };
         Shape::Object { fields: fields.into_boxed_slice(), additional }
     }
 
-    fn list(&mut self, schema: &Value, path: &str) -> ListType {
+    fn list(&mut self, schema: &Value, path: &FieldPath<'_>) -> ListType {
         match schema.get("x-kubernetes-list-type").and_then(Value::as_str) {
             Some("set") => ListType::Set,
             Some("map") => {
                 let keys = strings(schema.get("x-kubernetes-list-map-keys"));
                 if keys.is_empty() {
                     let detail = "must not be empty if x-kubernetes-list-type is map";
-                    self.errors.push(FieldError::new(
-                        &join(path, "x-kubernetes-list-map-keys"),
-                        FieldErrorKind::Required,
-                        detail,
-                    ));
+                    self.require(&path.field("x-kubernetes-list-map-keys"), detail);
                 }
                 for key in &keys {
                     if schema.pointer("/items/properties").and_then(|properties| properties.get(key)).is_none() {
-                        let detail = "entries must all be names of item properties".to_owned();
-                        self.invalid(&join(path, "x-kubernetes-list-map-keys"), detail, &Value::from(*key));
+                        let detail = "entries must all be names of item properties";
+                        self.invalid(&path.field("x-kubernetes-list-map-keys"), detail, &Value::from(*key));
                     }
                 }
                 ListType::Map(keys.into_iter().map(Into::into).collect())
@@ -222,35 +269,35 @@ impl Compiler {
         }
     }
 
-    fn branches(&mut self, schema: &Value, keyword: &str, path: &str, depth: usize) -> Vec<Constraint> {
+    fn branches(&mut self, schema: &Value, keyword: &str, path: &FieldPath<'_>, depth: usize) -> Vec<Constraint> {
         let branches = schema.get(keyword).and_then(Value::as_array);
         let branches = branches.into_iter().flatten().enumerate();
-        branches.map(|(at, branch)| self.branch(branch, &format!("{path}.{keyword}[{at}]"), depth + 1)).collect()
+        let path = path.field(keyword);
+        branches.map(|(at, branch)| self.branch(branch, &path.index(at), depth + 1)).collect()
     }
 
-    fn branch(&mut self, schema: &Value, path: &str, depth: usize) -> Constraint {
-        if depth > DEPTH_MAX {
-            self.forbid(path, "the schema is nested too deeply");
+    fn branch(&mut self, schema: &Value, path: &FieldPath<'_>, depth: usize) -> Constraint {
+        if !self.enter(path, depth) {
             return Constraint::default();
         }
         for keyword in FORBIDDEN_IN_BRANCH.iter().filter(|keyword| schema.get(**keyword).is_some()) {
-            self.forbid(&join(path, keyword), "must not be set inside allOf, anyOf, oneOf or not");
+            self.forbid(&path.field(keyword), "must not be set inside allOf, anyOf, oneOf or not");
         }
         let mut constraint = self.constraint(schema, path, depth);
         constraint.of_type = schema.get("type").and_then(Value::as_str).map(ToOwned::to_owned);
         constraint.required = strings(schema.get("required")).into_iter().map(ToOwned::to_owned).collect();
+        let properties = path.field("properties");
         for (name, property) in schema.get("properties").and_then(Value::as_object).into_iter().flatten() {
-            let path = format!("{path}.properties[{name}]");
-            let property = self.branch(property, &path, depth + 1);
+            let property = self.branch(property, &properties.key(name), depth + 1);
             constraint.properties.insert(name.clone(), property);
         }
         if let Some(items) = schema.get("items") {
-            constraint.items = Some(Box::new(self.branch(items, &join(path, "items"), depth + 1)));
+            constraint.items = Some(Box::new(self.branch(items, &path.field("items"), depth + 1)));
         }
         constraint
     }
 
-    fn constraint(&mut self, schema: &Value, path: &str, depth: usize) -> Constraint {
+    fn constraint(&mut self, schema: &Value, path: &FieldPath<'_>, depth: usize) -> Constraint {
         let number = |name: &str| -> Option<Number> { schema.get(name).and_then(Value::as_number).cloned() };
         let size = |name: &str| schema.get(name).and_then(Value::as_u64);
         let bound = |name: &str, exclusive: &str| {
@@ -277,25 +324,55 @@ impl Compiler {
             all_of: self.branches(schema, "allOf", path, depth),
             any_of: self.branches(schema, "anyOf", path, depth),
             one_of: self.branches(schema, "oneOf", path, depth),
-            not: schema.get("not").map(|not| Box::new(self.branch(not, &join(path, "not"), depth + 1))),
+            not: schema.get("not").map(|not| Box::new(self.branch(not, &path.field("not"), depth + 1))),
             ..Constraint::default()
         }
     }
 
-    fn pattern(&mut self, pattern: &Value, path: &str) -> Option<Pattern> {
+    fn pattern(&mut self, pattern: &Value, path: &FieldPath<'_>) -> Option<Pattern> {
         let text = pattern.as_str().unwrap_or_default();
-        match RegexBuilder::new(text).size_limit(PATTERN_BYTES_MAX).build() {
-            Ok(regex) => Some(Pattern(regex)),
+        if let Some(known) = self.definition.patterns.get(text) {
+            return Some(known.clone());
+        }
+        // It was said already, and to compile more takes time.
+        if self.definition.pattern_bytes > PATTERNS_BYTES_MAX {
+            return None;
+        }
+        let path = path.field("pattern");
+        let (size, regex) = match compiled(text) {
+            Ok(found) => found,
             Err(error) => {
-                self.invalid(
-                    &join(path, "pattern"),
-                    format!("must be a valid regular expression, but isn't: {error}"),
-                    pattern,
-                );
-                None
+                let detail = format!("must be a valid regular expression, but isn't: {error}");
+                self.invalid(&path, &detail, pattern);
+                return None;
             }
+        };
+        self.definition.pattern_bytes += size + PATTERN_CACHE_BYTES_MAX;
+        if self.definition.pattern_bytes > PATTERNS_BYTES_MAX {
+            let detail =
+                format!("the patterns of a definition must not take more than {PATTERNS_BYTES_MAX} bytes together");
+            self.invalid(&path, &detail, pattern);
+            return None;
+        }
+        let states = u64::try_from(size / STATE_BYTES).unwrap_or(u64::MAX);
+        let compiled = Pattern { regex, states };
+        self.definition.patterns.insert(text.to_owned(), compiled.clone());
+        Some(compiled)
+    }
+}
+
+/// A pattern in the least of the sizes that it fits into.
+fn compiled(pattern: &str) -> Result<(usize, Regex), regex::Error> {
+    let mut builder = RegexBuilder::new(pattern);
+    builder.dfa_size_limit(PATTERN_CACHE_BYTES_MAX);
+    for size in PATTERN_SIZES {
+        match builder.size_limit(size).build() {
+            Ok(regex) => return Ok((size, regex)),
+            Err(regex::Error::CompiledTooBig(_)) => {}
+            Err(error) => return Err(error),
         }
     }
+    Err(regex::Error::CompiledTooBig(PATTERN_BYTES_MAX))
 }
 
 fn undeclared(schema: &Value) -> Vec<String> {

@@ -5,18 +5,23 @@ use crate::schema::validate::validate;
 
 fn compiled(spec: &Value) -> CustomType {
     let schema = json!({"type": "object", "properties": {"spec": spec}});
-    CustomType::compile(Some(&schema), "schema").unwrap()
+    CustomType::compile(Some(&schema), &FieldPath::Text("schema"), &mut Compilation::default()).unwrap()
 }
 
 fn check(spec: &Value, value: &Value) -> Vec<String> {
     let ty = compiled(spec);
     let errors = validate(ty.root(), &json!({"spec": value}));
-    errors.into_iter().map(|error| format!("{}: {}", error.path, error.kind.reason())).collect()
+    told(&errors)
+}
+
+fn told(errors: &FieldErrors) -> Vec<String> {
+    errors.iter().map(|error| format!("{}: {}", error.path, error.kind.reason())).collect()
 }
 
 fn refused(schema: &Value) -> Vec<String> {
-    let errors = CustomType::compile(Some(schema), "schema").unwrap_err();
-    errors.into_iter().map(|error| format!("{}: {}", error.path, error.kind.reason())).collect()
+    let mut definition = Compilation::default();
+    assert!(CustomType::compile(Some(schema), &FieldPath::Text("schema"), &mut definition).is_none());
+    told(&definition.errors)
 }
 
 #[test]
@@ -160,8 +165,107 @@ fn rules_in_cel_are_taken_with_a_warning() {
 
 #[test]
 fn without_a_schema_everything_is_kept() {
-    let ty = CustomType::compile(None, "schema").unwrap();
+    let ty = CustomType::compile(None, &FieldPath::Text("schema"), &mut Compilation::default()).unwrap();
     let mut object = json!({"apiVersion": "e/v1", "kind": "W", "metadata": {"name": "w"}, "anything": {"goes": [1]}});
     assert_eq!(prune(ty.root(), &mut object), Vec::<String>::new());
-    assert_eq!(validate(ty.root(), &object), Vec::new());
+    assert!(validate(ty.root(), &object).is_empty());
+}
+
+#[test]
+fn of_many_errors_the_first_are_told_and_the_others_counted() {
+    let branches = vec![json!({"maxLength": 1}); 3_000];
+    let ty = compiled(&json!({"type": "string", "allOf": branches}));
+    let errors = validate(ty.root(), &json!({"spec": "x".repeat(100_000)}));
+    assert_eq!((errors.iter().count(), errors.more()), (100, 2_900));
+    let longest = errors.iter().map(|error| error.to_string().len()).max();
+    assert!(longest < Some(5_000), "{longest:?}");
+    assert!(errors.to_string().ends_with(", and 2900 more"));
+}
+
+#[test]
+fn of_branches_that_are_tried_no_errors_are_made() {
+    let wrong: Vec<Value> = (0..3_000).map(|at| json!({"enum": [at]})).collect();
+    assert_eq!(check(&json!({"type": "string", "anyOf": wrong}), &json!("x")), ["spec: FieldValueInvalid"]);
+    assert_eq!(check(&json!({"type": "string", "not": {"allOf": wrong}}), &json!("x")), Vec::<String>::new());
+}
+
+#[test]
+fn a_validation_that_takes_too_long_is_given_up() {
+    let ty = compiled(&json!({"type": "array", "items": {"type": "string", "pattern": "^(a|b)+$"}}));
+    let object = json!({"spec": vec!["ab".repeat(50); 100]});
+    let checked = |steps: u64| {
+        let mut errors = FieldErrors::with_steps(steps);
+        validate_at(ty.root(), &object, &FieldPath::ROOT, &mut errors);
+        errors.finished()
+    };
+    assert!(checked(1_000_000).is_empty());
+    let given_up = checked(100_000);
+    assert_eq!(told(&given_up), [": FieldValueInvalid"]);
+    assert!(given_up.to_string().contains("validation was given up after"), "{given_up}");
+}
+
+#[test]
+fn the_patterns_of_a_definition_are_bounded_in_sum_and_each_counts_once() {
+    let patterns = |pattern: &dyn Fn(usize) -> String| {
+        let fields = (0..500).map(|at| (format!("f{at}"), json!({"type": "string", "pattern": pattern(at)})));
+        json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields.collect::<serde_json::Map<_, _>>()}}})
+    };
+    let alike = patterns(&|_| "\\w{20}".to_owned());
+    assert!(CustomType::compile(Some(&alike), &FieldPath::Text("schema"), &mut Compilation::default()).is_some());
+    let errors = refused(&patterns(&|at| format!("\\w{{20}}{at}")));
+    let [error] = errors.as_slice() else { panic!("{errors:?}") };
+    assert!(error.ends_with(".pattern: FieldValueInvalid"), "{error}");
+}
+
+#[test]
+fn versions_of_a_definition_share_what_their_patterns_may_take() {
+    let schema = |version: usize| {
+        let fields = (0..30)
+            .map(|at| (format!("f{at}"), json!({"type": "string", "pattern": format!("\\w{{20}}{version}{at}")})));
+        json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields.collect::<serde_json::Map<_, _>>()}}})
+    };
+    let mut definition = Compilation::default();
+    let mut compile =
+        |version| CustomType::compile(Some(&schema(version)), &FieldPath::Text("schema"), &mut definition);
+    assert!(compile(1).is_some() && compile(1).is_some());
+    assert!(compile(2).is_none());
+}
+
+#[test]
+fn a_definition_of_very_many_schemas_is_refused() {
+    let spec = json!({"type": "string", "allOf": vec![json!({}); 100_001]});
+    let errors = refused(&json!({"type": "object", "properties": {"spec": spec}}));
+    assert_eq!(errors, ["schema.properties[spec].allOf[99998]: FieldValueForbidden"]);
+}
+
+#[test]
+fn defaults_must_satisfy_their_schema() {
+    let object =
+        json!({"type": "object", "required": ["a"], "properties": {"a": {"type": "string", "pattern": "^x$"}}});
+    let with = |default: Value| {
+        let mut spec = object.clone();
+        spec["default"] = default;
+        spec
+    };
+    let whole = |spec: &Value| json!({"type": "object", "properties": {"spec": spec}});
+    for (default, wrong) in [
+        (json!([]), "default: FieldValueTypeInvalid"),
+        (json!({}), "default.a: FieldValueRequired"),
+        (json!({"a": 1}), "default.a: FieldValueTypeInvalid"),
+        (json!({"a": "y"}), "default.a: FieldValueInvalid"),
+        (json!({"a": "x", "b": 1}), "default: FieldValueInvalid"),
+    ] {
+        assert_eq!(refused(&whole(&with(default))), [format!("schema.properties[spec].{wrong}")]);
+    }
+    compiled(&with(json!({"a": "x"})));
+    let items = json!({"type": "array", "items": with(json!({}))});
+    assert_eq!(refused(&whole(&items)), ["schema.properties[spec].items.default.a: FieldValueRequired"]);
+    let values = json!({"type": "object", "additionalProperties": with(json!({}))});
+    assert_eq!(
+        refused(&whole(&values)),
+        ["schema.properties[spec].additionalProperties.default.a: FieldValueRequired"]
+    );
+    // What preserves unknown fields has none.
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "default": {"b": 1}});
+    compiled(&open);
 }

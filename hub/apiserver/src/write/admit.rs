@@ -9,7 +9,7 @@ use crate::call::{Call, Place};
 use crate::catalog::{CRD_GROUP, CRDS, CUSTOM_CLEANUP, Definition, Source};
 use crate::fieldmanager::{self, Writer};
 use crate::negotiate::Format;
-use crate::schema::field_error::FieldError;
+use crate::schema::field_error::FieldErrors;
 use crate::schema::validate::validate_object;
 use crate::status::{ApiError, Cause};
 use crate::{body, object, structural};
@@ -76,7 +76,7 @@ impl Write<'_> {
         self.options.field_manager.as_deref().unwrap_or_else(|| self.call.default_manager())
     }
 
-    pub(super) fn invalid(&self, name: &str, errors: &[FieldError]) -> ApiError {
+    pub(super) fn invalid(&self, name: &str, errors: &FieldErrors) -> ApiError {
         let causes = errors
             .iter()
             .map(|error| Cause {
@@ -86,7 +86,7 @@ impl Write<'_> {
             })
             .collect();
         let resource = &self.place.served.resource;
-        ApiError::invalid(&resource.group, &resource.kind, name, causes)
+        ApiError::invalid(&resource.group, &resource.kind, name, causes).and_more(errors.more())
     }
 
     fn ignored(&self) -> fieldmanager::Set {

@@ -3,19 +3,20 @@
 use serde_json::{Map, Value};
 
 use super::json_type;
-use crate::schema::field_error::{FIELD_ERRORS_MAX, FieldError, FieldErrorKind, join};
+use crate::schema::field_error::{FieldError, FieldErrorKind, FieldErrors};
+use crate::schema::field_path::FieldPath;
 use crate::schema::{ListType, ScalarType, Shape, TypeRef};
 
 /// Checks a value against a custom resource's schema.
 #[cfg(test)]
-pub(crate) fn validate(ty: TypeRef<'_>, value: &Value) -> Vec<FieldError> {
-    let mut out = Vec::new();
-    validate_at(ty, value, "", &mut out);
-    out
+pub(crate) fn validate(ty: TypeRef<'_>, value: &Value) -> FieldErrors {
+    let mut out = FieldErrors::default();
+    validate_at(ty, value, &FieldPath::ROOT, &mut out);
+    out.finished()
 }
 
-pub(crate) fn validate_at(ty: TypeRef<'_>, value: &Value, path: &str, out: &mut Vec<FieldError>) {
-    if out.len() >= FIELD_ERRORS_MAX {
+pub(crate) fn validate_at(ty: TypeRef<'_>, value: &Value, path: &FieldPath<'_>, out: &mut FieldErrors) {
+    if !out.spend(1) {
         return;
     }
     let node = ty.node();
@@ -25,12 +26,12 @@ pub(crate) fn validate_at(ty: TypeRef<'_>, value: &Value, path: &str, out: &mut 
     }
     if value.is_null() {
         if !node.nullable && node.shape != Shape::Any {
-            out.push(wrong_type(path, value, expected(&node.shape)));
+            out.push_with(|| wrong_type(path, value, expected(&node.shape)));
         }
         return;
     }
     if !fits(&node.shape, value) {
-        out.push(wrong_type(path, value, expected(&node.shape)));
+        out.push_with(|| wrong_type(path, value, expected(&node.shape)));
         return;
     }
     if let Some(constraint) = &node.constraint {
@@ -41,30 +42,34 @@ pub(crate) fn validate_at(ty: TypeRef<'_>, value: &Value, path: &str, out: &mut 
             validate_required(ty, fields, path, out);
             for (name, value) in fields {
                 if let Some(child) = ty.child(name) {
-                    validate_at(child, value, &join(path, name), out);
+                    validate_at(child, value, &path.field(name), out);
                 }
             }
         }
         Value::Array(items) if matches!(node.shape, Shape::List { .. }) => {
             validate_unique(ty, items, path, out);
             for (at, item) in items.iter().enumerate() {
-                validate_at(ty.items(), item, &format!("{path}[{at}]"), out);
+                validate_at(ty.items(), item, &path.index(at), out);
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {}
     }
 }
 
-fn validate_required(ty: TypeRef<'_>, fields: &Map<String, Value>, path: &str, out: &mut Vec<FieldError>) {
+fn validate_required(ty: TypeRef<'_>, fields: &Map<String, Value>, path: &FieldPath<'_>, out: &mut FieldErrors) {
+    // Each declared field is looked at, in each of what may be many small objects.
+    if !out.spend(u64::try_from(ty.fields().len()).unwrap_or(u64::MAX)) {
+        return;
+    }
     for field in ty.fields().iter().filter(|field| field.required) {
         if !fields.contains_key(&*field.name) {
-            out.push(FieldError::new(&join(path, &field.name), FieldErrorKind::Required, ""));
+            out.push_with(|| FieldError::new(&path.field(&field.name), FieldErrorKind::Required, ""));
         }
     }
 }
 
 /// Items of a set, and keys of a list map, come once.
-fn validate_unique(ty: TypeRef<'_>, items: &[Value], path: &str, out: &mut Vec<FieldError>) {
+fn validate_unique(ty: TypeRef<'_>, items: &[Value], path: &FieldPath<'_>, out: &mut FieldErrors) {
     let key = |item: &Value| match &ty.node().list {
         ListType::Atomic => None,
         ListType::Set => Some(item.to_string()),
@@ -77,8 +82,7 @@ fn validate_unique(ty: TypeRef<'_>, items: &[Value], path: &str, out: &mut Vec<F
     let mut seen = std::collections::BTreeSet::new();
     for (at, item) in items.iter().enumerate() {
         if key(item).is_some_and(|key| !seen.insert(key)) {
-            let path = format!("{path}[{at}]");
-            out.push(FieldError::new(&path, FieldErrorKind::Duplicate, "").with_value(item));
+            out.push_with(|| FieldError::new(&path.index(at), FieldErrorKind::Duplicate, "").with_value(item));
         }
     }
 }
@@ -118,7 +122,7 @@ fn expected(shape: &Shape) -> &'static str {
     }
 }
 
-fn wrong_type(path: &str, value: &Value, expected: &str) -> FieldError {
+fn wrong_type(path: &FieldPath<'_>, value: &Value, expected: &str) -> FieldError {
     let found = match value {
         Value::Number(_) if is_integer(value) => "integer",
         Value::Bool(_) => "boolean",

@@ -3,7 +3,8 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number, Value};
 
-use crate::schema::field_error::{FIELD_ERRORS_MAX, join};
+use crate::schema::field_error::FIELD_ERRORS_MAX;
+use crate::schema::field_path::FieldPath;
 
 /// A decoded document.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,13 +19,13 @@ pub(crate) struct Decoded {
 pub(crate) fn decode(bytes: &[u8]) -> Result<Decoded, serde_json::Error> {
     let mut duplicates = Vec::new();
     let mut reader = serde_json::Deserializer::from_slice(bytes);
-    let value = Node { path: String::new(), duplicates: &mut duplicates }.deserialize(&mut reader)?;
+    let value = Node { path: FieldPath::ROOT, duplicates: &mut duplicates }.deserialize(&mut reader)?;
     reader.end()?;
     Ok(Decoded { value, duplicates })
 }
 
 struct Node<'a> {
-    path: String,
+    path: FieldPath<'a>,
     duplicates: &'a mut Vec<String>,
 }
 
@@ -73,8 +74,8 @@ impl<'de> Visitor<'de> for Node<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         let mut out = Vec::new();
-        while let Some(item) = items
-            .next_element_seed(Node { path: format!("{}[{}]", self.path, out.len()), duplicates: self.duplicates })?
+        while let Some(item) =
+            items.next_element_seed(Node { path: self.path.index(out.len()), duplicates: &mut *self.duplicates })?
         {
             out.push(item);
         }
@@ -84,14 +85,15 @@ impl<'de> Visitor<'de> for Node<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut fields: A) -> Result<Value, A::Error> {
         let mut out = Map::new();
         while let Some(name) = fields.next_key::<String>()? {
-            let path = join(&self.path, &name);
-            let value = fields.next_value_seed(Node { path: path.clone(), duplicates: self.duplicates })?;
-            if out.insert(name, value).is_some()
-                && self.duplicates.len() < FIELD_ERRORS_MAX
-                && !self.duplicates.contains(&path)
-            {
-                self.duplicates.push(path);
+            let path = self.path.field(&name);
+            let value = fields.next_value_seed(Node { path, duplicates: &mut *self.duplicates })?;
+            if self.duplicates.len() < FIELD_ERRORS_MAX && out.contains_key(&name) {
+                let path = path.to_string();
+                if !self.duplicates.contains(&path) {
+                    self.duplicates.push(path);
+                }
             }
+            out.insert(name, value);
             if out.len() > FIELDS_MAX {
                 return Err(A::Error::custom(format!("{}: more than {FIELDS_MAX} fields", self.path)));
             }

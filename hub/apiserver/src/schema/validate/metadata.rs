@@ -1,6 +1,7 @@
 use serde_json::Value;
 
-use crate::schema::field_error::{FieldError, FieldErrorKind, join};
+use crate::schema::field_error::{FieldError, FieldErrorKind, FieldErrors};
+use crate::schema::field_path::FieldPath;
 
 /// What a kind's names look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,74 +102,75 @@ fn is_name_part(text: &str) -> bool {
 }
 
 /// Checks `metadata`, as apimachinery's `ValidateObjectMeta` does.
-pub(crate) fn validate_metadata(metadata: &Value, rule: NameRule, namespaced: bool, out: &mut Vec<FieldError>) {
+pub(crate) fn validate_metadata(metadata: &Value, rule: NameRule, namespaced: bool, out: &mut FieldErrors) {
     let text = |name: &str| metadata.get(name).and_then(Value::as_str).unwrap_or_default();
     let invalid = |path: &str, value: &str, detail: &str| {
-        FieldError::new(path, FieldErrorKind::Invalid, detail).with_value(&Value::from(value))
+        FieldError::new(&FieldPath::Text(path), FieldErrorKind::Invalid, detail).with_value(&Value::from(value))
     };
     let (name, prefix) = (text("name"), text("generateName"));
     if name.is_empty() && prefix.is_empty() {
         let detail = "name or generateName is required";
-        out.push(FieldError::new("metadata.name", FieldErrorKind::Required, detail));
+        out.push(FieldError::new(&FieldPath::Text("metadata.name"), FieldErrorKind::Required, detail));
     }
     if let Some(problem) = (!name.is_empty()).then(|| rule.problem(name)).flatten() {
-        out.push(invalid("metadata.name", name, problem));
+        out.push_with(|| invalid("metadata.name", name, problem));
     }
     // A prefix is followed by a suffix and so may end in a dash.
     let whole = format!("{}a", prefix.trim_end_matches('-'));
     if let Some(problem) = (!prefix.is_empty()).then(|| rule.problem(&whole)).flatten() {
-        out.push(invalid("metadata.generateName", prefix, problem));
+        out.push_with(|| invalid("metadata.generateName", prefix, problem));
     }
     let namespace = text("namespace");
     if !namespaced && !namespace.is_empty() {
         let detail = "not allowed on this type";
-        out.push(FieldError::new("metadata.namespace", FieldErrorKind::Forbidden, detail));
+        out.push(FieldError::new(&FieldPath::Text("metadata.namespace"), FieldErrorKind::Forbidden, detail));
     } else if !namespace.is_empty() && !is_dns_label(namespace) {
-        out.push(invalid("metadata.namespace", namespace, LABEL_PROBLEM));
+        out.push_with(|| invalid("metadata.namespace", namespace, LABEL_PROBLEM));
     }
     for (key, value) in metadata.get("labels").and_then(Value::as_object).into_iter().flatten() {
         if !is_qualified_name(key) {
-            out.push(invalid("metadata.labels", key, QUALIFIED_PROBLEM));
+            out.push_with(|| invalid("metadata.labels", key, QUALIFIED_PROBLEM));
         }
         if let Some(value) = value.as_str().filter(|value| !is_label_value(value)) {
             let detail =
                 if value.len() > LABEL_MAX { "must be no more than 63 characters" } else { LABEL_VALUE_PROBLEM };
-            out.push(invalid("metadata.labels", value, detail));
+            out.push_with(|| invalid("metadata.labels", value, detail));
         }
     }
     let mut bytes = 0;
     for (key, value) in metadata.get("annotations").and_then(Value::as_object).into_iter().flatten() {
         if !is_qualified_name(&key.to_ascii_lowercase()) {
-            out.push(invalid("metadata.annotations", key, QUALIFIED_PROBLEM));
+            out.push_with(|| invalid("metadata.annotations", key, QUALIFIED_PROBLEM));
         }
         bytes += key.len() + value.as_str().map_or(0, str::len);
     }
     if bytes > ANNOTATIONS_BYTES_MAX {
         let detail = format!("may not be more than {ANNOTATIONS_BYTES_MAX} bytes");
-        out.push(FieldError::new("metadata.annotations", FieldErrorKind::TooLong, detail));
+        out.push(FieldError::new(&FieldPath::Text("metadata.annotations"), FieldErrorKind::TooLong, detail));
     }
     for finalizer in metadata.get("finalizers").and_then(Value::as_array).into_iter().flatten() {
         if let Some(finalizer) = finalizer.as_str().filter(|finalizer| !is_qualified_name(finalizer)) {
-            out.push(invalid("metadata.finalizers", finalizer, QUALIFIED_PROBLEM));
+            out.push_with(|| invalid("metadata.finalizers", finalizer, QUALIFIED_PROBLEM));
         }
     }
     validate_owners(metadata, out);
 }
 
-fn validate_owners(metadata: &Value, out: &mut Vec<FieldError>) {
+fn validate_owners(metadata: &Value, out: &mut FieldErrors) {
     let owners = metadata.get("ownerReferences").and_then(Value::as_array);
     let mut controllers = 0;
     for (at, owner) in owners.into_iter().flatten().enumerate() {
-        let path = format!("metadata.ownerReferences[{at}]");
+        let path = FieldPath::Text("metadata.ownerReferences");
+        let path = path.index(at);
         for name in ["apiVersion", "kind", "name", "uid"] {
             if owner.get(name).and_then(Value::as_str).is_none_or(str::is_empty) {
-                out.push(FieldError::new(&join(&path, name), FieldErrorKind::Required, "must not be empty"));
+                out.push_with(|| FieldError::new(&path.field(name), FieldErrorKind::Required, "must not be empty"));
             }
         }
         controllers += usize::from(owner.get("controller") == Some(&Value::Bool(true)));
     }
     if controllers > 1 {
         let detail = "Only one reference can have Controller set to true";
-        out.push(FieldError::new("metadata.ownerReferences", FieldErrorKind::Invalid, detail));
+        out.push(FieldError::new(&FieldPath::Text("metadata.ownerReferences"), FieldErrorKind::Invalid, detail));
     }
 }
