@@ -76,9 +76,20 @@ pub(crate) enum ApplyError {
     ManagedFields(#[from] BadEntry),
 }
 
-/// All conflicts of an apply, by manager and then by field.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Conflicts(pub Vec<Conflict>);
+/// Conflicts of an apply that are told, and bytes shown of one of their fields: an object may have a hundred thousand fields, and
+/// each of their paths the names of all objects around it.
+const CONFLICTS_TOLD_MAX: usize = 1_000;
+const FIELD_BYTES_SHOWN_MAX: usize = 2 << 10;
+/// Of the name of a manager: as long as a request may say it.
+const MANAGER_CHARS_SHOWN_MAX: usize = 128;
+
+/// The conflicts of an apply, by manager and then by field.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Conflicts {
+    pub told: Vec<Conflict>,
+    /// How many there are besides.
+    pub more: usize,
+}
 
 /// A field that another manager owns with another value.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,12 +109,12 @@ impl Conflict {
 
 impl fmt::Display for Conflicts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let [only] = &self.0[..] {
+        if let [only] = &self.told[..] {
             return write!(f, "Apply failed with 1 conflict: {}: {}", only.message(), only.field);
         }
-        write!(f, "Apply failed with {} conflicts: ", self.0.len())?;
+        write!(f, "Apply failed with {} conflicts: ", self.told.len() + self.more)?;
         let mut last = None;
-        for (at, conflict) in self.0.iter().enumerate() {
+        for (at, conflict) in self.told.iter().enumerate() {
             if last != Some(&conflict.manager) {
                 let line = if at == 0 { "" } else { "\n" };
                 write!(f, "{line}conflicts with {}:", conflict.manager)?;
@@ -111,7 +122,7 @@ impl fmt::Display for Conflicts {
             }
             write!(f, "\n- {}", conflict.field)?;
         }
-        Ok(())
+        if self.more > 0 { write!(f, "\nand {} more", self.more) } else { Ok(()) }
     }
 }
 
@@ -271,25 +282,32 @@ fn take_fields(
     allowed: &Set,
 ) -> Result<(), Conflicts> {
     let written = change.modified.union(&change.added);
-    let mut conflicts = Vec::new();
+    let mut conflicts = Conflicts::default();
     for (manager, owned) in managers.iter_mut().filter(|(manager, _)| *manager != me) {
         let contested = owned.set.intersection(&written);
         if force == Force::No {
             contested.difference(allowed).each(&mut |path| {
-                conflicts.push(Conflict { manager: show(manager), field: path::display(path) });
+                if conflicts.told.len() < CONFLICTS_TOLD_MAX {
+                    let field = path::display(path, FIELD_BYTES_SHOWN_MAX);
+                    conflicts.told.push(Conflict { manager: show(manager), field });
+                } else {
+                    conflicts.more += 1;
+                }
             });
         }
         owned.set = owned.set.difference(&contested).difference(&change.removed);
     }
-    if !conflicts.is_empty() {
-        return Err(Conflicts(conflicts));
+    if !conflicts.told.is_empty() {
+        return Err(conflicts);
     }
     managers.retain(|_, owned| !owned.set.is_empty());
     Ok(())
 }
 
 fn show(manager: &Manager) -> String {
-    let mut out = Value::from(manager.name.as_str()).to_string();
+    // Entries of managedFields may name a manager of any length.
+    let name: String = manager.name.chars().take(MANAGER_CHARS_SHOWN_MAX).collect();
+    let mut out = Value::from(name).to_string();
     if !manager.subresource.is_empty() {
         out.push_str(" with subresource ");
         out.push_str(&Value::from(manager.subresource.as_str()).to_string());
@@ -316,7 +334,10 @@ fn prune(ty: TypeRef<'_>, merged: &Value, managers: &Managers, last: &Set) -> Va
 
     let pruned = walk::remove(ty, merged, &last);
     let pruned_set = named(&walk::field_set(ty, &pruned));
-    let owned = managers.values().fold(Set::default(), |all, owned| all.union(&owned.set));
+    let mut owned = Set::default();
+    for one in managers.values() {
+        owned.absorb(one.set.clone());
+    }
     // What others own comes back.
     let pruned = walk::remove(ty, merged, &merged_set.difference(&pruned_set.union(&named(&owned))));
     // So does what nobody owned and went along with its parent.

@@ -157,7 +157,21 @@ impl fmt::Display for PathElement {
     }
 }
 
-/// Writes a path as conflicts show it: `.spec.template.spec.containers[name="app"].image`.
-pub(super) fn display(path: &[PathElement]) -> String {
-    path.iter().map(ToString::to_string).collect()
+/// Writes a path as conflicts show it: `.spec.template.spec.containers[name="app"].image`; of a longer one the end, which says most.
+pub(super) fn display(path: &[PathElement], most: usize) -> String {
+    let (mut shown, mut length) = (Vec::new(), 0);
+    for element in path.iter().rev() {
+        let mut element = element.to_string();
+        length += element.len();
+        if length > most {
+            element.clear();
+            element.push('…');
+        }
+        shown.push(element);
+        if length > most {
+            break;
+        }
+    }
+    shown.reverse();
+    shown.concat()
 }

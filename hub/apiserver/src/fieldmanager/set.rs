@@ -15,13 +15,25 @@ pub(crate) struct Set {
 
 impl Set {
     /// Adds a path; the empty path is nobody's.
-    pub(crate) fn insert(&mut self, path: &[PathElement]) {
+    pub(super) fn insert(&mut self, path: &[PathElement]) {
         match path {
             [] => {}
             [last] => {
                 self.members.insert(last.clone());
             }
             [first, rest @ ..] => self.children.entry(first.clone()).or_default().insert(rest),
+        }
+    }
+
+    /// Adds one step. Walks add what they find from the inside out, so that no name is copied for each value below it.
+    pub(super) fn insert_member(&mut self, element: PathElement) {
+        self.members.insert(element);
+    }
+
+    /// Adds all of a set below one step.
+    pub(super) fn insert_below(&mut self, element: &PathElement, set: Set) {
+        if !set.is_empty() {
+            self.children.entry(element.clone()).or_default().absorb(set);
         }
     }
 
@@ -51,16 +63,21 @@ impl Set {
     #[must_use]
     pub(crate) fn union(&self, other: &Set) -> Set {
         let mut out = self.clone();
-        out.members.extend(other.members.iter().cloned());
-        for (element, theirs) in &other.children {
-            match out.children.get_mut(element) {
-                Some(ours) => *ours = ours.union(theirs),
+        out.absorb(other.clone());
+        out
+    }
+
+    /// Adds all of another set.
+    pub(super) fn absorb(&mut self, mut other: Set) {
+        self.members.append(&mut other.members);
+        for (element, theirs) in other.children {
+            match self.children.get_mut(&element) {
+                Some(ours) => ours.absorb(theirs),
                 None => {
-                    out.children.insert(element.clone(), theirs.clone());
+                    self.children.insert(element, theirs);
                 }
             }
         }
-        out
     }
 
     #[must_use]

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::path::PathElement;
 use super::*;
-use crate::schema::builtin;
+use crate::schema::{NodeId, builtin};
 
 const T1: &str = "2026-01-01T00:00:01Z";
 const T2: &str = "2026-01-01T00:00:02Z";
@@ -144,7 +144,7 @@ fn a_field_of_another_with_another_value_is_a_conflict() {
     let config = deployment(json!({"replicas": 2}));
     let error = try_apply(Some(&first.object), &config, "flux", T2, Force::No).unwrap_err();
     assert_eq!(error.to_string(), "Apply failed with 1 conflict: conflict with \"argo\": .spec.replicas");
-    let ApplyError::Conflicts(Conflicts(conflicts)) = error else { panic!("{error}") };
+    let ApplyError::Conflicts(Conflicts { told: conflicts, .. }) = error else { panic!("{error}") };
     assert_eq!(conflicts[0].message(), "conflict with \"argo\"");
     assert_eq!(conflicts[0].field, ".spec.replicas");
 
@@ -442,4 +442,40 @@ proptest! {
         prop_assert_eq!(walk::merge(ty("ConfigMap"), &object, &object).unwrap(), object.clone());
         prop_assert_eq!(walk::compare(ty("ConfigMap"), &object, &object), Comparison::default());
     }
+}
+
+#[test]
+fn of_very_many_conflicts_the_first_are_told_and_the_others_counted() {
+    let ty = builtin().type_of("", "v1", "ConfigMap").unwrap();
+    let long = "n".repeat(1_000_000);
+    let map = |value: &str| {
+        let mut data: Map<String, Value> = (0..5_000).map(|at| (format!("k{at}"), json!(value))).collect();
+        data.insert(long.clone(), json!(value));
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data})
+    };
+    let writer = |manager| Writer {
+        manager,
+        api_version: "v1",
+        subresource: "",
+        now: "2026-01-02T03:04:05Z",
+        ignored: &STRIPPED,
+    };
+    let live = apply(ty, None, &map("old"), &writer("one"), Force::No).unwrap().object;
+    let error = apply(ty, Some(&live), &map("new"), &writer("two"), Force::No).unwrap_err();
+    let ApplyError::Conflicts(conflicts) = &error else { panic!("{error}") };
+    assert_eq!((conflicts.told.len(), conflicts.more), (1_000, 4_001));
+    let text = error.to_string();
+    assert!(text.starts_with("Apply failed with 5001 conflicts: ") && text.ends_with("\nand 4001 more"), "{text}");
+}
+
+#[test]
+fn objects_below_one_long_name_are_owned_without_a_copy_of_it_for_each() {
+    let ty = builtin().type_of("apiextensions.k8s.io", "v1", "CustomResourceDefinition").unwrap().sibling(NodeId::ANY);
+    let below: Map<String, Value> = (0..50_000).map(|at| (at.to_string(), json!({"a": 1}))).collect();
+    let object = json!({"n".repeat(1_000_000): below});
+    let set = walk::field_set(ty, &object);
+    let mut paths = 0;
+    set.each(&mut |_| paths += 1);
+    assert_eq!(paths, 100_001);
+    assert_eq!(walk::compare(ty, &json!({}), &object).added, set);
 }

@@ -159,22 +159,31 @@ fn check_items(ty: TypeRef<'_>, items: &[Value], duplicates: Duplicates) -> Resu
 /// Every leaf and item that a value mentions.
 pub(super) fn field_set(ty: TypeRef<'_>, value: &Value) -> Set {
     let mut set = Set::default();
-    collect(ty, value, &mut Vec::new(), &mut set);
+    // The whole value is nobody's.
+    let _whole = collect(ty, value, &mut set);
     set
 }
 
-fn collect(ty: TypeRef<'_>, value: &Value, path: &mut Vec<PathElement>, set: &mut Set) {
+/// Whether a value is one leaf, or holds others.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    Leaf,
+    Container,
+}
+
+/// Adds what a value holds to a set.
+fn collect(ty: TypeRef<'_>, value: &Value, set: &mut Set) -> Extent {
     match atom(ty, Some(value), None) {
-        Atom::Leaf => set.insert(path),
+        Atom::Leaf => return Extent::Leaf,
         Atom::Map(ty) => {
             for (name, value) in object(Some(value)).into_iter().flatten() {
-                path.push(PathElement::field(name));
-                collect(child(ty, name), value, path, set);
+                let (element, mut below) = (PathElement::field(name), Set::default());
+                let extent = collect(child(ty, name), value, &mut below);
+                set.insert_below(&element, below);
                 let empty = value.is_null() || value.as_object().is_some_and(Map::is_empty);
-                if empty || ty.declared(name).is_none() {
-                    set.insert(path);
+                if extent == Extent::Leaf || empty || ty.declared(name).is_none() {
+                    set.insert_member(element);
                 }
-                path.pop();
             }
         }
         Atom::List(ty) => {
@@ -185,16 +194,18 @@ fn collect(ty: TypeRef<'_>, value: &Value, path: &mut Vec<PathElement>, set: &mu
                 }
             }
             for (element, items) in by_element {
-                path.push(element);
                 // Of duplicates only the key is owned.
                 if let [item] = items[..] {
-                    collect(ty.items(), item, path, set);
+                    let mut below = Set::default();
+                    // An item is owned whatever it holds.
+                    let _extent = collect(ty.items(), item, &mut below);
+                    set.insert_below(&element, below);
                 }
-                set.insert(path);
-                path.pop();
+                set.insert_member(element);
             }
         }
     }
+    Extent::Container
 }
 
 /// What changed between two values, each field in at most one of the sets.
@@ -218,37 +229,65 @@ impl Comparison {
 
 pub(super) fn compare(ty: TypeRef<'_>, old: &Value, new: &Value) -> Comparison {
     let mut out = Comparison::default();
-    compare_at(ty, Some(old), Some(new), &mut Vec::new(), &mut out);
+    // The whole value is nobody's.
+    let _whole = compare_at(ty, Some(old), Some(new), &mut out);
     out
 }
 
-fn compare_at(
-    ty: TypeRef<'_>,
-    old: Option<&Value>,
-    new: Option<&Value>,
-    path: &mut Vec<PathElement>,
-    out: &mut Comparison,
-) {
+/// What became of one value, besides what became of those in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Change {
+    Removed,
+    Modified,
+    Added,
+}
+
+impl Comparison {
+    fn insert(&mut self, element: PathElement, change: Option<Change>) {
+        match change {
+            Some(Change::Removed) => self.removed.insert_member(element),
+            Some(Change::Modified) => self.modified.insert_member(element),
+            Some(Change::Added) => self.added.insert_member(element),
+            None => {}
+        }
+    }
+
+    fn insert_below(&mut self, element: &PathElement, below: Self) {
+        self.removed.insert_below(element, below.removed);
+        self.modified.insert_below(element, below.modified);
+        self.added.insert_below(element, below.added);
+    }
+
+    /// Compares the values at one step, and adds what became of them.
+    fn compare(&mut self, ty: TypeRef<'_>, element: PathElement, old: Option<&Value>, new: Option<&Value>) {
+        let mut below = Self::default();
+        let change = compare_at(ty, old, new, &mut below);
+        self.insert_below(&element, below);
+        self.insert(element, change);
+    }
+}
+
+/// Adds to `out` what became of the values in two values.
+fn compare_at(ty: TypeRef<'_>, old: Option<&Value>, new: Option<&Value>, out: &mut Comparison) -> Option<Change> {
     let empty_map = |value: Option<&Value>| object(value).is_none_or(Map::is_empty);
     let empty_list = |value: Option<&Value>| list(value).is_empty();
+    let mut change = None;
     match atom(ty, old, new) {
-        Atom::Map(ty) if !(empty_map(old) && empty_map(new)) => {
-            compare_fields(ty, object(old), object(new), path, out);
-        }
-        Atom::List(ty) if !(empty_list(old) && empty_list(new)) => compare_items(ty, list(old), list(new), path, out),
+        Atom::Map(ty) if !(empty_map(old) && empty_map(new)) => compare_fields(ty, object(old), object(new), out),
+        Atom::List(ty) if !(empty_list(old) && empty_list(new)) => compare_items(ty, list(old), list(new), out),
         // Two empty containers are leaves: that keeps null and empty apart.
         Atom::Leaf | Atom::Map(_) | Atom::List(_) => {
             if let (Some(old), Some(new)) = (old, new)
                 && !equal(old, new)
             {
-                out.modified.insert(path);
+                change = Some(Change::Modified);
             }
         }
     }
     match (old, new) {
-        (None, Some(_)) => out.added.insert(path),
-        (Some(_), None) => out.removed.insert(path),
-        (None, None) | (Some(_), Some(_)) => {}
+        (None, Some(_)) => Some(Change::Added),
+        (Some(_), None) => Some(Change::Removed),
+        (None, None) | (Some(_), Some(_)) => change,
     }
 }
 
@@ -256,7 +295,6 @@ fn compare_fields(
     ty: TypeRef<'_>,
     old: Option<&Map<String, Value>>,
     new: Option<&Map<String, Value>>,
-    path: &mut Vec<PathElement>,
     out: &mut Comparison,
 ) {
     let struct_value = Value::Object(Map::new());
@@ -271,14 +309,12 @@ fn compare_fields(
             let written_if_nil = matches!(node.shape, Shape::List { .. }) && declared.required;
             by_value.then_some(&struct_value).or(written_if_nil.then_some(&Value::Null))
         });
-        path.push(PathElement::field(name));
         let (old, new) = (old.and_then(|old| old.get(name).or(implied)), new.and_then(|new| new.get(name).or(implied)));
-        compare_at(field, old, new, path, out);
-        path.pop();
+        out.compare(field, PathElement::field(name), old, new);
     }
 }
 
-fn compare_items(ty: TypeRef<'_>, old: &[Value], new: &[Value], path: &mut Vec<PathElement>, out: &mut Comparison) {
+fn compare_items(ty: TypeRef<'_>, old: &[Value], new: &[Value], out: &mut Comparison) {
     let mut items: BTreeMap<PathElement, (Vec<&Value>, Vec<&Value>)> = BTreeMap::new();
     for item in old {
         if let Ok(element) = item_element(ty, item) {
@@ -291,31 +327,29 @@ fn compare_items(ty: TypeRef<'_>, old: &[Value], new: &[Value], path: &mut Vec<P
         }
     }
     for (element, (old, new)) in items {
-        path.push(element);
         match (&old[..], &new[..]) {
             ([] | [_], [] | [_]) => {
-                compare_at(ty.items(), old.first().copied(), new.first().copied(), path, out);
+                out.compare(ty.items(), element, old.first().copied(), new.first().copied());
             }
             // Duplicates before and after are compared as one atomic list.
             ([_, _, ..], [_, _, ..]) => {
                 if old.len() != new.len() || old.iter().zip(&new).any(|(a, b)| !equal(a, b)) {
-                    out.modified.insert(path);
+                    out.insert(element, Some(Change::Modified));
                 }
             }
             ([_, _, ..], rest) => {
                 if let [item] = rest {
-                    compare_at(ty.items(), None, Some(item), path, out);
+                    out.compare(ty.items(), element.clone(), None, Some(item));
                 }
-                out.removed.insert(path);
+                out.insert(element, Some(Change::Removed));
             }
             (rest, [_, _, ..]) => {
                 if let [item] = rest {
-                    compare_at(ty.items(), Some(item), None, path, out);
+                    out.compare(ty.items(), element.clone(), Some(item), None);
                 }
-                out.added.insert(path);
+                out.insert(element, Some(Change::Added));
             }
         }
-        path.pop();
     }
 }
 

@@ -186,7 +186,7 @@ impl Write<'_> {
             match error {
                 ApplyError::Conflicts(conflicts) => {
                     let message = conflicts.to_string();
-                    let causes = conflicts.0.into_iter().map(|conflict| Cause {
+                    let causes = conflicts.told.into_iter().map(|conflict| Cause {
                         reason: "FieldManagerConflict".into(),
                         message: conflict.message(),
                         field: conflict.field,

@@ -131,3 +131,26 @@ async fn whatever_is_stored_can_be_read_again() {
     assert!(refused > 10, "what is too deep to be read again is refused");
     assert_eq!(api.delete(WIDGETS).await.code, 200);
 }
+
+#[tokio::test]
+async fn a_long_name_over_many_values_costs_no_product_of_both() {
+    const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
+    let api = Api::start().await;
+    let mut definition = widgets();
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["free"] =
+        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await.ok();
+    // A hundred thousand times the name would be 30 GB, each time that it is written.
+    let name = "n".repeat(300_000);
+    let list = vec![0; 100_000];
+    let map: serde_json::Map<_, _> = (0..20_000).map(|at| (format!("{at}"), json!({}))).collect();
+    for (at, below) in [json!(list), json!(map)].into_iter().enumerate() {
+        let widget = json!({
+            "apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": format!("w{at}")},
+            "spec": {"size": 1}, "free": {&name: below},
+        });
+        let answer = api.post(WIDGETS, &widget).await;
+        assert!([201, 413].contains(&answer.code), "{at}: {} {:.200}", answer.code, answer.body.to_string());
+    }
+    assert_eq!(api.get(WIDGETS).await.code, 200);
+}
