@@ -11,6 +11,7 @@ use tideline_store::Item;
 use crate::catalog::Served;
 use crate::filled_field::FilledField;
 use crate::identity::{Attributes, Identity, Target};
+use crate::long_work::{self, Work};
 use crate::path::SPACES;
 use crate::query::{IGNORE_STORE_READ_ERROR, Query};
 use crate::state::{Inner, Space};
@@ -24,9 +25,17 @@ pub(crate) struct Call {
     pub(crate) identity: Identity,
     pub(crate) headers: HeaderMap,
     pub(crate) query: Query,
+    pub(crate) work: Arc<Work>,
 }
 
 impl Call {
+    /// Takes up an object of so many bytes, sent or stored: what takes long is done apart from here on.
+    pub(crate) async fn take_up(&self, served: &Served, bytes: usize) {
+        if long_work::is_long(bytes, served.steps_each()) {
+            self.work.set_apart().await;
+        }
+    }
+
     /// Whether the caller may do this.
     pub(crate) fn may(&self, attributes: &Attributes<'_>) -> bool {
         match &self.space.authorizer {

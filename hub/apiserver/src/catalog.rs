@@ -133,6 +133,16 @@ impl Served {
         }
     }
 
+    /// Steps that one byte of an object may take to be validated, at most.
+    pub(crate) fn steps_each(&self) -> u64 {
+        match &self.source {
+            Source::Custom(custom) => custom.ty.steps_each(),
+            // A definition of a few bytes may have a pattern that takes long to compile.
+            Source::BuiltIn(_) if self.is_crd() => u64::MAX,
+            Source::BuiltIn(_) | Source::Virtual(_) | Source::Review => 1,
+        }
+    }
+
     pub(crate) fn is_custom(&self) -> bool {
         matches!(self.source, Source::Custom(_))
     }

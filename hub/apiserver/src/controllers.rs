@@ -23,7 +23,7 @@ use crate::keys::Key;
 use crate::state::{Inner, is_deleting};
 use crate::status::ApiError;
 use crate::write::{begin_deletion, holds_content};
-use crate::{keys, object};
+use crate::{keys, long_work, object};
 
 /// How often every open duty is looked at without a reason.
 const RESYNC: Duration = Duration::from_mins(1);
@@ -254,7 +254,7 @@ impl Inner {
             let mut free = Vec::new();
             for item in &page.items {
                 // Until somebody deletes it as it is: its finalizers are not known.
-                let Ok(mut object) = object::read(item) else {
+                let Ok(mut object) = long_work::for_bytes(item.value.len(), || object::read(item)) else {
                     left.objects += 1;
                     continue;
                 };

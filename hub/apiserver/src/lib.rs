@@ -64,6 +64,7 @@ mod write;
 // The server around them.
 mod controllers;
 mod feed;
+mod long_work;
 mod router;
 mod server;
 

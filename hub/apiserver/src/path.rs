@@ -46,6 +46,21 @@ pub(crate) struct ResourcePath {
 }
 
 impl Path {
+    /// Whether the answer is made of the schemas of all kinds, or of all of a group.
+    pub(crate) fn is_openapi(&self) -> bool {
+        match self {
+            Self::OpenApiV2 | Self::OpenApiIndex | Self::OpenApiV3(_) => true,
+            Self::Health
+            | Self::Version
+            | Self::Root
+            | Self::CoreVersions
+            | Self::Groups
+            | Self::Group(_)
+            | Self::GroupVersion { .. }
+            | Self::Resource(_) => false,
+        }
+    }
+
     pub(crate) fn parse(path: &str) -> Result<Self, ApiError> {
         let mut segments = Vec::new();
         for segment in path.split('/').filter(|segment| !segment.is_empty()) {

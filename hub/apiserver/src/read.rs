@@ -15,7 +15,7 @@ use crate::query::{ListOptions, VersionMatch, parse_resource_version};
 use crate::render::{Renderer, join, list_tail};
 use crate::status::ApiError;
 use crate::virtual_read::complete;
-use crate::{fields, keys, object, virtual_list};
+use crate::{fields, keys, long_work, object, virtual_list};
 
 /// Objects read from the store at once while a list is written; with objects of 1 MiB that is 128 MiB at the very
 /// worst, and with those of 3 KiB one read is half a MiB.
@@ -36,6 +36,7 @@ pub(crate) async fn get(call: &Call, place: &Place, name: &str) -> Result<Reply,
         }
         let item = call.inner.store.get(place.key(&call.space.name, name)).await?;
         let item = item.ok_or_else(|| served.not_found(name))?;
+        call.take_up(served, item.value.len()).await;
         object::present(served, place.read(&call.space.name, name, &item)?)
     };
     Ok(Reply::ok(Renderer::new(call, served, shape).single(object)))
@@ -130,6 +131,11 @@ struct Writer {
 impl Writer {
     /// Appends what matches of a page; true once the list or the client's page is full, with where to go on.
     fn page(&mut self, renderer: &Renderer<'_>, page: &Page, out: &mut String) -> Option<Value> {
+        let bytes = page.items.iter().map(|item| item.value.len()).sum();
+        long_work::for_bytes(bytes, || self.write_page(renderer, page, out))
+    }
+
+    fn write_page(&mut self, renderer: &Renderer<'_>, page: &Page, out: &mut String) -> Option<Value> {
         let limit = if self.options.limit == 0 { usize::MAX } else { self.options.limit.min(LIMIT_MAX) };
         if std::mem::take(&mut self.head) {
             out.push_str(&renderer.list_head());

@@ -76,7 +76,9 @@ fn scale_of(served: &Served, object: &Value) -> Option<Value> {
 async fn read(call: &Call, place: &Place, name: &str) -> Result<(Value, Value), ApiError> {
     let served = &place.served;
     let item = call.inner.store.get(place.key(&call.space.name, name)).await?;
-    let object = object::present(served, object::read(&item.ok_or_else(|| served.not_found(name))?)?);
+    let item = item.ok_or_else(|| served.not_found(name))?;
+    call.take_up(served, item.value.len()).await;
+    let object = object::present(served, object::read(&item)?);
     let scale = scale_of(served, &object).ok_or_else(ApiError::no_such_path)?;
     Ok((object, scale))
 }

@@ -8,11 +8,13 @@ use std::time::Duration;
 
 use serde_json::Value;
 use tideline_store::Store;
+use tokio::sync::Semaphore;
 
 pub(crate) use self::space::{Space, State, is_deleting, spaces_at};
 use crate::catalog::Definition;
 use crate::filled_field::FilledField;
 use crate::identity::{Admission, Authorizer};
+use crate::long_work;
 use crate::run::Run;
 use crate::status::ApiError;
 use crate::virtual_resource::VirtualResource;
@@ -56,12 +58,14 @@ pub(crate) struct Inner {
     /// Definitions by digest, for as long as a catalog holds them.
     compiled: Mutex<HashMap<[u8; 32], Weak<Definition>>>,
     pub(crate) run: Run,
+    /// Room for requests that take long.
+    pub(crate) long_work: Arc<Semaphore>,
 }
 
 impl Inner {
     pub(crate) fn new(store: Arc<dyn Store>, config: Config) -> Self {
         let (spaces, compiled) = (RwLock::default(), Mutex::default());
-        Self { store, config, spaces, compiled, run: Run::begin() }
+        Self { store, config, spaces, compiled, run: Run::begin(), long_work: long_work::room() }
     }
 
     pub(crate) fn space(&self, name: &str) -> Option<Arc<Space>> {

@@ -22,6 +22,8 @@ pub(crate) struct CustomType {
     schema: Schema,
     root: NodeId,
     warnings: Vec<String>,
+    /// See [`CustomType::steps_each`].
+    steps_each: u64,
 }
 
 impl CustomType {
@@ -29,8 +31,7 @@ impl CustomType {
     /// one that is wrong: the errors of the definition say what is, with fields below `path`, such as
     /// `spec.versions[0].schema.openAPIV3Schema`.
     pub(crate) fn compile(schema: Option<&Value>, path: &FieldPath<'_>, definition: &mut Compilation) -> Option<Self> {
-        let (schema, root, warnings) = compile::compile(schema, path, definition)?;
-        let compiled = Self { schema, root, warnings };
+        let compiled = compile::compile(schema, path, definition)?;
         let before = definition.errors.count();
         check_defaults(compiled.root(), path, &mut definition.errors);
         (definition.errors.count() == before).then_some(compiled)
@@ -39,6 +40,11 @@ impl CustomType {
     /// The type of the whole object.
     pub(crate) fn root(&self) -> TypeRef<'_> {
         self.schema.at(self.root)
+    }
+
+    /// Steps that one byte of an object may take to be validated: one for each schema, and for each state of each pattern.
+    pub(crate) fn steps_each(&self) -> u64 {
+        self.steps_each
     }
 
     /// What the schema asks for and this server does not do.

@@ -17,7 +17,7 @@ use crate::query::ListOptions;
 use crate::render::Renderer;
 use crate::status::ApiError;
 use crate::watch_view::{View, error_line};
-use crate::{fields, keys, read, virtual_watch};
+use crate::{fields, keys, long_work, read, virtual_watch};
 
 /// How long a watch lives that names no timeout; real servers take between 30 and 60 minutes.
 const LIFETIME: Duration = Duration::from_mins(45);
@@ -135,14 +135,14 @@ impl Watching {
     /// Reads one page of the state; the live phase follows from the revision it was read at.
     async fn state(&mut self, mut range: KeyRange, at: Revision, marks_end: bool) -> Result<Phase, ApiError> {
         let page = self.store.range(range.clone(), Some(at), PAGE).await?;
-        let mut objects = Vec::new();
-        for item in &page.items {
-            let object = self.view.present(item);
-            if self.view.matches(&object) {
-                objects.push(object);
-            }
-        }
-        self.ready.extend(self.view.added(objects));
+        let bytes = page.items.iter().map(|item| item.value.len()).sum();
+        let view = &mut self.view;
+        let lines: Vec<Bytes> = long_work::for_bytes(bytes, || {
+            let objects = page.items.iter().map(|item| view.present(item));
+            let objects = objects.filter(|object| view.matches(object)).collect();
+            view.added(objects).collect()
+        });
+        self.ready.extend(lines);
         if let Some(last) = page.items.last().filter(|_| page.more) {
             range.start = keys::successor(&last.key);
             return Ok(Phase::State { range, at, marks_end });

@@ -56,7 +56,11 @@ impl<'a> Write<'a> {
     }
 
     async fn item(&self, name: &str) -> Result<Option<Item>, ApiError> {
-        Ok(self.call.inner.store.get(self.key(name)).await?)
+        let item = self.call.inner.store.get(self.key(name)).await?;
+        if let Some(item) = &item {
+            self.call.take_up(&self.place.served, item.value.len()).await;
+        }
+        Ok(item)
     }
 
     fn too_contended(&self, name: &str) -> ApiError {

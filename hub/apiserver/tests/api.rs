@@ -11,6 +11,7 @@ mod api {
     mod harness;
     mod limits;
     mod list;
+    mod long_work;
     mod objects;
     mod pages;
     mod resume;

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::sync::Arc;
 
 use axum::body::Body;
+use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, HeaderName, RETRY_AFTER, VARY};
@@ -11,8 +12,9 @@ use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
 
 use crate::body;
 use crate::call::{Call, Content, Place, Reply};
-use crate::catalog::Source;
+use crate::catalog::{Served, Source};
 use crate::identity::{Attributes, Identity, Target};
+use crate::long_work::Work;
 use crate::negotiate::JSON;
 use crate::path::{Path, ResourcePath};
 use crate::query::{ListOptions, Query};
@@ -29,10 +31,14 @@ impl Inner {
         request: Request<Body>,
     ) -> Response<Body> {
         let gzip = accepts_gzip(request.headers());
-        match self.handle(space, identity, request).await {
-            Ok(reply) => respond(reply, gzip),
-            Err(error) => failure(&error),
-        }
+        let work = Arc::new(Work::new(&self.long_work));
+        let answer = async {
+            match self.handle(space, identity, request, Arc::clone(&work)).await {
+                Ok(reply) => respond(reply, gzip),
+                Err(error) => failure(&error),
+            }
+        };
+        work.run(answer).await
     }
 
     async fn handle(
@@ -40,6 +46,7 @@ impl Inner {
         space: &str,
         identity: Identity,
         request: Request<Body>,
+        work: Arc<Work>,
     ) -> Result<Reply, ApiError> {
         let (parts, body) = request.into_parts();
         if parts.headers.keys().any(|name| name.as_str().starts_with("impersonate-")) {
@@ -49,13 +56,16 @@ impl Inner {
         let space = self.open(space)?;
         let path = Path::parse(parts.uri.path())?;
         let query = Query::parse(parts.uri.query())?;
-        let call = Call { inner: Arc::clone(self), space, identity, headers: parts.headers, query };
+        let call = Call { inner: Arc::clone(self), space, identity, headers: parts.headers, query, work };
         let Path::Resource(resource) = path else {
             call.authorize(&Attributes { verb: "get", target: Target::Path(parts.uri.path()) })?;
             if parts.method != Method::GET {
                 return Err(ApiError::method_not_allowed(
                     "the server does not allow this method on the requested resource",
                 ));
+            }
+            if path.is_openapi() {
+                call.work.set_apart().await;
             }
             return discovery::answer(&call, &path);
         };
@@ -129,7 +139,7 @@ impl Call {
             };
         }
         if matches!(served.source, Source::Review) {
-            let bytes = body::collect(body).await?;
+            let bytes = self.body(served, body).await?;
             return if method == Method::POST { review::create(self, place, &bytes) } else { Err(not_allowed()) };
         }
         match (method, path.name.as_deref()) {
@@ -143,16 +153,25 @@ impl Call {
                 qualified(&served.resource.group, &served.resource.plural)
             ))),
             (&Method::POST, None) if served.resource.namespaced == place.namespace.is_some() => {
-                write::create(self, place, body::collect(body).await?).await
+                write::create(self, place, self.body(served, body).await?).await
             }
-            (&Method::PUT, Some(name)) => write::replace(self, place, name, "", body::collect(body).await?).await,
-            (&Method::PATCH, Some(name)) => write::patch(self, place, name, "", body::collect(body).await?).await,
-            (&Method::DELETE, Some(name)) => write::delete(self, place, name, body::collect(body).await?).await,
+            (&Method::PUT, Some(name)) => write::replace(self, place, name, "", self.body(served, body).await?).await,
+            (&Method::PATCH, Some(name)) => write::patch(self, place, name, "", self.body(served, body).await?).await,
+            (&Method::DELETE, Some(name)) => write::delete(self, place, name, self.body(served, body).await?).await,
             (&Method::DELETE, None) if served.resource.namespaced == place.namespace.is_some() => {
-                write::delete_collection(self, place, body::collect(body).await?).await
+                write::delete_collection(self, place, self.body(served, body).await?).await
             }
             _ => Err(not_allowed()),
         }
+    }
+
+    /// Reads a body, and takes it up.
+    async fn body(&self, served: &Served, body: Body) -> Result<Bytes, ApiError> {
+        let bytes = body::collect(body).await?;
+        if !bytes.is_empty() {
+            self.take_up(served, bytes.len()).await;
+        }
+        Ok(bytes)
     }
 
     async fn subresource(
@@ -163,13 +182,14 @@ impl Call {
         subresource: &str,
         body: Body,
     ) -> Result<Reply, ApiError> {
+        let served = &place.served;
         match (subresource, method) {
             ("scale", &Method::GET) => scale::get(self, place, name).await,
-            ("scale", &Method::PUT) => scale::replace(self, place, name, body::collect(body).await?).await,
-            ("scale", &Method::PATCH) => scale::patch(self, place, name, body::collect(body).await?).await,
+            ("scale", &Method::PUT) => scale::replace(self, place, name, self.body(served, body).await?).await,
+            ("scale", &Method::PATCH) => scale::patch(self, place, name, self.body(served, body).await?).await,
             (_, &Method::GET) => read::get(self, place, name).await,
-            (_, &Method::PUT) => write::replace(self, place, name, subresource, body::collect(body).await?).await,
-            (_, &Method::PATCH) => write::patch(self, place, name, subresource, body::collect(body).await?).await,
+            (_, &Method::PUT) => write::replace(self, place, name, subresource, self.body(served, body).await?).await,
+            (_, &Method::PATCH) => write::patch(self, place, name, subresource, self.body(served, body).await?).await,
             _ => Err(not_allowed()),
         }
     }
@@ -208,7 +228,7 @@ fn accepts_gzip(headers: &HeaderMap) -> bool {
 fn respond(reply: Reply, gzip: bool) -> Response<Body> {
     let Reply { code, content, warnings } = reply;
     let (media, bytes) = match content {
-        Content::Json(value) => (JSON, bytes::Bytes::from(value.to_string())),
+        Content::Json(value) => (JSON, Bytes::from(value.to_string())),
         Content::Document(media, bytes) => (media, bytes),
         Content::Stream(body) => return finish(code, JSON, body, &warnings),
     };

@@ -13,7 +13,7 @@ use crate::catalog::{CRD_GROUP, CRDS, Catalog, Definition};
 use crate::filled_field::FilledField;
 use crate::identity::{Admission, Authorizer};
 use crate::virtual_resource::VirtualResource;
-use crate::{keys, object};
+use crate::{keys, long_work, object};
 
 /// Definitions read from the store at once.
 const DEFINITIONS_PAGE: usize = 100;
@@ -134,7 +134,8 @@ impl Inner {
         loop {
             let page = self.store.range(range.clone(), at, DEFINITIONS_PAGE).await?;
             for item in &page.items {
-                match object::read(item).map_err(|error| error.message).and_then(|crd| self.compile(&crd)) {
+                let read = || object::read(item).map_err(|error| error.message).and_then(|crd| self.compile(&crd));
+                match long_work::for_bytes(item.value.len(), read) {
                     Ok(definition) => found.push(definition),
                     Err(why) => {
                         let key = String::from_utf8_lossy(&item.key).into_owned();

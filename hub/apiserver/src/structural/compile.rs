@@ -3,11 +3,11 @@ use std::collections::{BTreeSet, HashMap};
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Number, Value};
 
-use super::object_meta;
+use super::{CustomType, object_meta};
 use crate::schema::constraint::{Bound, Constraint, Format, Pattern};
 use crate::schema::field_error::{FieldError, FieldErrorKind, FieldErrors, not_supported};
 use crate::schema::field_path::FieldPath;
-use crate::schema::{Field, ListType, Node, NodeId, ScalarType, Schema, SchemaBuilder, Shape};
+use crate::schema::{Field, ListType, Node, NodeId, ScalarType, SchemaBuilder, Shape};
 
 /// Nested schemas in one another; JSON that deep is refused when it is decoded.
 const DEPTH_MAX: usize = 100;
@@ -44,16 +44,17 @@ pub(crate) struct Compilation {
     pattern_bytes: usize,
 }
 
-/// A compiled schema, its root, and warnings; none where something is wrong with it.
+/// A compiled schema; none where something is wrong with it.
 pub(super) fn compile(
     schema: Option<&Value>,
     path: &FieldPath<'_>,
     definition: &mut Compilation,
-) -> Option<(Schema, NodeId, Vec<String>)> {
+) -> Option<CustomType> {
     let mut compiler = Compiler {
         builder: SchemaBuilder::default(),
         definition,
         warnings: Vec::new(),
+        steps_each: 0,
         metadata: NodeId::ANY,
         text: NodeId::ANY,
     };
@@ -65,8 +66,8 @@ pub(super) fn compile(
     ]));
     let before = compiler.definition.errors.count();
     let root = compiler.node(schema.unwrap_or(&open), path, Place::Root, 0, false);
-    let Compiler { builder, definition, warnings, .. } = compiler;
-    (definition.errors.count() == before).then(|| (builder.finish(), root, warnings))
+    let Compiler { builder, definition, warnings, steps_each, .. } = compiler;
+    (definition.errors.count() == before).then(|| CustomType { schema: builder.finish(), root, warnings, steps_each })
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -80,6 +81,7 @@ struct Compiler<'a> {
     builder: SchemaBuilder,
     definition: &'a mut Compilation,
     warnings: Vec<String>,
+    steps_each: u64,
     metadata: NodeId,
     text: NodeId,
 }
@@ -119,6 +121,7 @@ impl Compiler<'_> {
             return false;
         }
         self.definition.schemas += 1;
+        self.steps_each += 1;
         if self.definition.schemas == SCHEMAS_MAX + 1 {
             let detail =
                 format!("a definition must not have more than {SCHEMAS_MAX} schemas, those within others included");
@@ -332,6 +335,7 @@ impl Compiler<'_> {
     fn pattern(&mut self, pattern: &Value, path: &FieldPath<'_>) -> Option<Pattern> {
         let text = pattern.as_str().unwrap_or_default();
         if let Some(known) = self.definition.patterns.get(text) {
+            self.steps_each = self.steps_each.saturating_add(known.states);
             return Some(known.clone());
         }
         // It was said already, and to compile more takes time.
@@ -355,6 +359,7 @@ impl Compiler<'_> {
             return None;
         }
         let states = u64::try_from(size / STATE_BYTES).unwrap_or(u64::MAX);
+        self.steps_each = self.steps_each.saturating_add(states);
         let compiled = Pattern { regex, states };
         self.definition.patterns.insert(text.to_owned(), compiled.clone());
         Some(compiled)
