@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use tideline_store::{Commit, CommitOutcome, Compare, Event, Item, KeyRange, Op, Revision, WatchStream};
@@ -285,7 +286,7 @@ impl Inner {
 
     async fn put_if(&self, item: &Item, object: &Value) -> Result<bool, ApiError> {
         let compare = vec![Compare::Modified(item.key.clone(), item.modified)];
-        let ops = vec![Op::Put(item.key.clone(), object.to_string().into())];
+        let ops = vec![Op::Put(item.key.clone(), encode(object, item)?)];
         Ok(matches!(self.store.commit(Commit { compare, ops }).await?, CommitOutcome::Committed(_)))
     }
 
@@ -363,7 +364,7 @@ impl Inner {
             list.retain(|one| one != CUSTOM_CLEANUP);
         }
         let op = match object::finalizers(&object).next() {
-            Some(_) => Op::Put(key.clone(), object.to_string().into()),
+            Some(_) => Op::Put(key.clone(), encode(&object, &item)?),
             None => Op::Delete(key.clone()),
         };
         let commit = Commit { compare: vec![Compare::Modified(key, item.modified)], ops: vec![op] };
@@ -375,6 +376,10 @@ impl Inner {
         }
         Ok(Progress::Done)
     }
+}
+
+fn encode(object: &Value, instead_of: &Item) -> Result<Bytes, ApiError> {
+    object::encode(object, &instead_of.value).map_err(|too_deep| ApiError::internal(too_deep.to_string()))
 }
 
 /// Says in a namespace's conditions what keeps it.

@@ -17,6 +17,7 @@ use serde_json::{Map, Value, json};
 use tideline_store::{Item, Revision};
 
 use crate::catalog::{Served, Source};
+use crate::depth::{DEPTH_MAX, encoded_depth};
 use crate::keys::Key;
 use crate::status::{ApiError, Cause};
 use crate::structural;
@@ -75,26 +76,43 @@ pub(crate) fn read_at(value: &[u8], revision: Revision) -> Result<Value, ApiErro
     Ok(object)
 }
 
-/// The bytes to store. The version is not among them: it is that of the commit.
-pub(crate) fn write(mut object: Value, served: &Served) -> Bytes {
+/// An object as it is stored: in the version that is stored, and without its resource version, which is that of the commit.
+pub(crate) fn stored(mut object: Value, served: &Served) -> Value {
     metadata(&mut object).remove("resourceVersion");
     object["apiVersion"] = served.resource.api_version().into();
-    Bytes::from(object.to_string())
+    object
 }
 
-/// The bytes to store, which can be read again: parsing has a limit of its own, and who owns the fields of a deep object is
-/// kept deeper still. Nobody could change or delete what was stored beyond it.
-pub(crate) fn write_readable(object: Value, served: &Served) -> Result<Bytes, ApiError> {
-    let name = name(&object).to_owned();
-    let bytes = write(object, served);
-    match serde_json::from_slice::<Value>(&bytes) {
-        Ok(_) => Ok(bytes),
-        Err(error) => {
-            let message = format!("with the record of who owns its fields it could not be read again: {error}");
-            let cause = Cause { reason: "FieldValueInvalid".into(), message, field: String::new() };
-            Err(ApiError::invalid(&served.resource.group, &served.resource.kind, &name, vec![cause]))
-        }
+/// The bytes of a stored object, in place of others, which are none for a new one. Every write comes through here: its depth is
+/// that of what is stored, and who owns the fields of a deep object is kept deeper still.
+pub(crate) fn encode(stored: &Value, instead_of: &[u8]) -> Result<Bytes, TooDeep> {
+    let bytes = Bytes::from(stored.to_string());
+    let depth = encoded_depth(&bytes);
+    // What was stored deeper than that can be deleted, which may be to write it with a mark.
+    if depth > DEPTH_MAX && depth > encoded_depth(instead_of) {
+        return Err(TooDeep { depth });
     }
+    Ok(bytes)
+}
+
+/// An object that is not stored, for nobody might read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "must not be nested more than {DEPTH_MAX} levels deep; with the record of who owns its fields (metadata.managedFields) it has \
+     {depth} levels"
+)]
+pub(crate) struct TooDeep {
+    depth: usize,
+}
+
+/// The bytes to store of what a client wrote.
+pub(crate) fn write(object: Value, served: &Served, instead_of: &[u8]) -> Result<Bytes, ApiError> {
+    let object = stored(object, served);
+    encode(&object, instead_of).map_err(|too_deep| {
+        let message = format!("Invalid value: {too_deep}");
+        let cause = Cause { reason: "FieldValueInvalid".into(), message, field: String::new() };
+        ApiError::invalid(&served.resource.group, &served.resource.kind, name(&object), vec![cause])
+    })
 }
 
 /// A stored object as a write works on it: in the version of the request, custom resources in their present schema.

@@ -100,7 +100,7 @@ impl<'a> Write<'a> {
         }
         let namespace = self.namespace_condition(&name).await?;
         let key = self.key(&name);
-        let value = object::write_readable(object.clone(), &self.place.served)?;
+        let value = object::write(object.clone(), &self.place.served, &[])?;
         if self.options.dry_run {
             return match self.call.inner.store.get(key).await? {
                 Some(_) => Ok(Stored::Again),
@@ -131,8 +131,8 @@ impl<'a> Write<'a> {
         let op = if gone {
             Op::Delete(old.key.clone())
         } else {
-            let value = object::write_readable(object.clone(), served)?;
-            if value == object::write(object::read(old)?, served) {
+            let value = object::write(object.clone(), served, &old.value)?;
+            if value == object::stored(object::read(old)?, served).to_string() {
                 return Ok(Stored::Done(self.reply(StatusCode::OK, at_revision(object, old.modified))));
             }
             Op::Put(old.key.clone(), value)

@@ -14,6 +14,7 @@ mod api {
     mod long_work;
     mod objects;
     mod pages;
+    mod readable;
     mod resume;
     mod scale;
     mod shortage;

@@ -80,59 +80,6 @@ async fn odd_paths_and_queries_are_refused_in_order() {
 }
 
 #[tokio::test]
-async fn whatever_is_stored_can_be_read_again() {
-    const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
-    const TYPE: &str = r#""apiVersion":"example.com/v1","kind":"Widget""#;
-    let api = Api::start().await;
-    let mut definition = widgets();
-    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["free"] =
-        json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-    api.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition).await.ok();
-    let widget =
-        json!({"apiVersion": "example.com/v1", "kind": "Widget", "metadata": {"name": "w"}, "spec": {"size": 1}});
-    api.post(WIDGETS, &widget).await.ok();
-    let (json, merge, apply) = ("application/json", "application/merge-patch+json", "application/apply-patch+yaml");
-    let mut refused = 0;
-    for levels in (10..=130).filter(|levels| *levels == 10 || *levels > 110) {
-        let deep = nested(levels);
-        let (named, made) = (|name: &str| format!(r#"{{{TYPE},"metadata":{{"name":"{name}"}}"#), format!("w{levels}"));
-        let (status, new) = (format!("{WIDGETS}/w/status"), format!("{WIDGETS}/{made}"));
-        for (method, path, media, body) in [
-            (
-                Method::PATCH,
-                &status,
-                "application/json-patch+json",
-                format!(r#"[{{"op":"add","path":"/status","value":{deep}}}]"#),
-            ),
-            (Method::PATCH, &status, merge, format!(r#"{{"status":{deep}}}"#)),
-            (Method::PATCH, &status, apply, format!(r#"{},"status":{deep}}}"#, named("w"))),
-            (
-                Method::POST,
-                &WIDGETS.to_owned(),
-                json,
-                format!(r#"{},"spec":{{"size":1}},"free":{deep}}}"#, named(&made)),
-            ),
-            (Method::PATCH, &new, apply, format!(r#"{},"spec":{{"size":1}},"free":{deep}}}"#, named(&made))),
-        ] {
-            let path = if media == apply { format!("{path}?fieldManager=x&force=true") } else { path.clone() };
-            let answer = api.send(method, &path, media, body).await;
-            assert!(
-                [200, 201, 400, 409, 422].contains(&answer.code),
-                "{levels} {path}: {} {}",
-                answer.code,
-                answer.body
-            );
-            refused += usize::from(answer.code == 422);
-            assert!(levels > 10 || answer.code < 300, "{path}: {}", answer.body);
-            assert_eq!(api.get(&format!("{WIDGETS}/w")).await.code, 200, "{levels} {path}");
-            assert_eq!(api.get(WIDGETS).await.code, 200, "{levels} {path}");
-        }
-    }
-    assert!(refused > 10, "what is too deep to be read again is refused");
-    assert_eq!(api.delete(WIDGETS).await.code, 200);
-}
-
-#[tokio::test]
 async fn a_long_name_over_many_values_costs_no_product_of_both() {
     const WIDGETS: &str = "/apis/example.com/v1/namespaces/default/widgets";
     let api = Api::start().await;
