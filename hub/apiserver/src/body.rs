@@ -136,9 +136,11 @@ pub(crate) fn conform(
             format!("{}: strict decoding error: {all}", handled())
         }));
     }
-    if let Source::BuiltIn(ty) = &served.source {
-        validate::check_types(*ty, value)
-            .map_err(|mismatch| ApiError::bad_request(format!("{}: {mismatch}", handled())))?;
-    }
+    let checked = match &served.source {
+        Source::BuiltIn(ty) => validate::check_types(*ty, value),
+        Source::Custom(custom) => structural::conform_metadata(custom.ty.root(), value),
+        Source::Virtual(_) | Source::Review => Ok(()),
+    };
+    checked.map_err(|mismatch| ApiError::bad_request(format!("{}: {mismatch}", handled())))?;
     Ok(if validation == FieldValidation::Warn { problems } else { Vec::new() })
 }

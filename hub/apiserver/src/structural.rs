@@ -13,7 +13,7 @@ use serde_json::Value;
 pub(crate) use self::compile::Compilation;
 use crate::schema::field_error::{FIELD_ERRORS_MAX, FieldError, FieldErrorKind, FieldErrors};
 use crate::schema::field_path::FieldPath;
-use crate::schema::validate::validate_at;
+use crate::schema::validate::{TypeMismatch, check_types_at, drop_nulls, validate_at};
 use crate::schema::{NodeId, Schema, Shape, TypeRef, builtin};
 
 /// The compiled schema of one version of a custom resource.
@@ -115,6 +115,29 @@ fn prune_at(ty: TypeRef<'_>, value: &mut Value, path: &FieldPath<'_>, out: &mut 
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {}
+    }
+}
+
+/// Brings the metadata of an object, and of those embedded in it, into the types that they have in every kind; all else is validated
+/// by the schema.
+pub(crate) fn conform_metadata(ty: TypeRef<'_>, value: &mut Value) -> Result<(), TypeMismatch> {
+    conform_at(ty, value, &FieldPath::ROOT)
+}
+
+fn conform_at(ty: TypeRef<'_>, value: &mut Value, path: &FieldPath<'_>) -> Result<(), TypeMismatch> {
+    // Metadata alone is imported.
+    if ty.node().name.is_some() {
+        drop_nulls(ty, value);
+        return check_types_at(ty, value, path);
+    }
+    match (ty.shape(), value) {
+        (Shape::Object { .. }, Value::Object(fields)) => fields.iter_mut().try_for_each(|(name, value)| {
+            ty.child(name).map_or(Ok(()), |child| conform_at(child, value, &path.field(name)))
+        }),
+        (Shape::List { .. }, Value::Array(items)) => {
+            items.iter_mut().enumerate().try_for_each(|(at, item)| conform_at(ty.items(), item, &path.index(at)))
+        }
+        (Shape::Any | Shape::Scalar(_) | Shape::List { .. } | Shape::Object { .. }, _) => Ok(()),
     }
 }
 

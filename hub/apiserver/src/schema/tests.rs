@@ -126,7 +126,23 @@ fn quantities_are_told_from_text() {
 fn nulls_in_declared_fields_are_dropped() {
     let mut object = json!({"metadata": {"creationTimestamp": null, "labels": {"a": null}}, "status": {}});
     drop_nulls(deployment(), &mut object);
-    assert_eq!(object, json!({"metadata": {"labels": {"a": null}}, "status": {}}));
+    assert_eq!(object, json!({"metadata": {"labels": {"a": ""}}, "status": {}}));
+}
+
+#[test]
+fn a_null_in_a_list_or_map_is_the_zero_of_its_type() {
+    let mut object = json!({
+        "metadata": {"finalizers": [null]},
+        "spec": {"template": {"spec": {"containers": [null, {"name": "a", "resources": {"limits": {"cpu": null}}}]}}},
+    });
+    drop_nulls(deployment(), &mut object);
+    assert_eq!(
+        object,
+        json!({
+            "metadata": {"finalizers": [""]},
+            "spec": {"template": {"spec": {"containers": [{}, {"name": "a", "resources": {"limits": {"cpu": "0"}}}]}}},
+        })
+    );
 }
 
 #[test]

@@ -83,24 +83,45 @@ fn drop_unknown(ty: TypeRef<'_>, value: &mut Value, path: &FieldPath<'_>, out: &
     }
 }
 
-/// Removes nulls from fields of built-in types: a real server decodes them to nothing.
+/// Puts in place of a null what a real server decodes it to: nothing in a field, and the zero of its type in a list or a map, which
+/// keep the place.
 pub(crate) fn drop_nulls(ty: TypeRef<'_>, value: &mut Value) {
     match (ty.shape(), value) {
         (Shape::Object { .. }, Value::Object(fields)) => {
             fields.retain(|name, value| !value.is_null() || ty.declared(name).is_none());
             for (name, value) in fields.iter_mut() {
                 if let Some(child) = ty.child(name) {
+                    fill_null(child, value);
                     drop_nulls(child, value);
                 }
             }
         }
         (Shape::List { .. }, Value::Array(items)) => {
             for item in items {
+                fill_null(ty.items(), item);
                 drop_nulls(ty.items(), item);
             }
         }
         _other => {}
     }
+}
+
+fn fill_null(ty: TypeRef<'_>, value: &mut Value) {
+    if !value.is_null() {
+        return;
+    }
+    *value = match ty.shape() {
+        Shape::Object { fields, .. } if !fields.is_empty() => Value::Object(Map::new()),
+        Shape::Scalar(scalar) => match scalar {
+            ScalarType::String => "".into(),
+            ScalarType::Quantity => "0".into(),
+            ScalarType::IntOrString | ScalarType::Int32 | ScalarType::Int64 | ScalarType::Number => 0.into(),
+            ScalarType::Boolean => false.into(),
+            // Written as null again.
+            ScalarType::Bytes | ScalarType::Time => Value::Null,
+        },
+        Shape::Any | Shape::List { .. } | Shape::Object { .. } => Value::Null,
+    };
 }
 
 /// A value that cannot be decoded into its built-in type; answered with 400.
@@ -117,7 +138,8 @@ pub(crate) fn check_types(ty: TypeRef<'_>, value: &Value) -> Result<(), TypeMism
     check_types_at(ty, value, &FieldPath::ROOT)
 }
 
-fn check_types_at(ty: TypeRef<'_>, value: &Value, path: &FieldPath<'_>) -> Result<(), TypeMismatch> {
+/// The same below a path.
+pub(crate) fn check_types_at(ty: TypeRef<'_>, value: &Value, path: &FieldPath<'_>) -> Result<(), TypeMismatch> {
     let mismatch = |expected| Err(TypeMismatch { path: path.to_string(), found: json_type(value), expected });
     match (ty.shape(), value) {
         (Shape::Any, _) | (_, Value::Null) => Ok(()),

@@ -102,3 +102,74 @@ async fn deep_yaml_is_refused() {
         assert_eq!((refused.code, refused.failure().1), (400, "BadRequest"), "{free:.20}");
     }
 }
+
+#[tokio::test]
+async fn metadata_has_its_types_in_custom_resources() {
+    let api = open_kind().await;
+    let one = format!("{WIDGETS}/w");
+    for (metadata, field) in [
+        (json!({"labels": {"a": 1}}), "metadata.labels.a of type string"),
+        (json!({"labels": []}), "metadata.labels of type object"),
+        (json!({"annotations": {"a": true}}), "metadata.annotations.a of type string"),
+        (json!({"finalizers": "x"}), "metadata.finalizers of type array"),
+        (json!({"ownerReferences": [{"uid": 1}]}), "metadata.ownerReferences[0].uid of type string"),
+    ] {
+        let mut new = widget("new");
+        for (name, value) in metadata.as_object().expect("an object") {
+            new["metadata"][name] = value.clone();
+        }
+        let by_merge = api.merge(&one, &json!({"metadata": metadata})).await;
+        let apply = api.apply(&format!("{WIDGETS}/new?fieldManager=x"), &new).await;
+        for refused in [api.post(WIDGETS, &new).await, by_merge, apply] {
+            let (code, reason, message) = refused.failure();
+            assert_eq!((code, reason), (400, "BadRequest"), "{metadata}: {message}");
+            assert!(message.ends_with(field), "{metadata}: {message}");
+        }
+        let mut new = widget("new");
+        new["inner"] = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+        assert!(api.post(WIDGETS, &new).await.failure().2.ends_with(&format!("inner.{field}")));
+    }
+    let mut odd = widget("odd");
+    odd["metadata"]["labels"] = json!({"a": null});
+    odd["metadata"]["creationTimestamp"] = Value::Null;
+    assert_eq!(api.post(WIDGETS, &odd).await.ok()["metadata"]["labels"], json!({"a": ""}));
+    assert_eq!(
+        api.send(Method::POST, WIDGETS, "application/json", format!("{{{TYPE},\"metadata\":5}}")).await.code,
+        400
+    );
+}
+
+#[tokio::test]
+async fn a_container_that_is_null_is_refused() {
+    let api = Api::start().await;
+    api.post(DEPLOYMENTS, &deployment("a")).await.ok();
+    let one = format!("{DEPLOYMENTS}/a");
+    let without = |name: &str| {
+        let mut object = deployment(name);
+        object["spec"]["template"]["spec"]["containers"] = json!([null]);
+        object
+    };
+    let patch = r#"[{"op": "replace", "path": "/spec/template/spec/containers", "value": [null]}]"#;
+    let patched = api.send(Method::PATCH, &one, "application/json-patch+json", patch).await;
+    let merged = api.merge(&one, &json!({"spec": without("a")["spec"]})).await;
+    let applied = api.apply(&format!("{DEPLOYMENTS}/b?fieldManager=x"), &without("b")).await;
+    for refused in [api.post(DEPLOYMENTS, &without("b")).await, merged, patched, applied] {
+        let (code, reason, message) = refused.failure();
+        assert_eq!((code, reason), (422, "Invalid"), "{message}");
+        assert!(message.contains("spec.template.spec.containers[0].name: Required value"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_definition_with_a_wrong_default_is_refused() {
+    let api = Api::start().await;
+    for default in [json!(5), json!("green")] {
+        let mut definition = widgets();
+        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"]["color"]["default"] =
+            default;
+        let refused = api.post(CRDS, &definition).await;
+        assert_eq!((refused.code, refused.failure().1), (422, "Invalid"));
+        let field = "spec.versions[0].schema.openAPIV3Schema.properties[spec].properties[color].default";
+        assert_eq!(refused.body["details"]["causes"][0]["field"], field);
+    }
+}
