@@ -6,7 +6,7 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::Value;
 
 use crate::catalog::{Served, Source};
-use crate::depth::{self, READ_DEPTH_MAX};
+use crate::extent::{self, READ_DEPTH_MAX};
 use crate::negotiate::Format;
 use crate::query::FieldValidation;
 use crate::schema::validate;
@@ -66,7 +66,7 @@ pub(crate) fn parse(format: Format, bytes: &[u8]) -> Result<Document, ApiError> 
             }
             let value = serde_saphyr::from_slice(bytes)
                 .map_err(|error| ApiError::bad_request(format!("error decoding YAML: {error}")))?;
-            if !depth::fits(&value, READ_DEPTH_MAX, &mut 0) {
+            if !extent::fits(&value, READ_DEPTH_MAX, &mut 0) {
                 let message = format!("error decoding YAML: it is nested more than {READ_DEPTH_MAX} levels deep");
                 return Err(ApiError::bad_request(message));
             }

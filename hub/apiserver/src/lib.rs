@@ -17,7 +17,7 @@
 //! client watch is driven by the client's own reading.
 
 // Types, and what is done with them; pure.
-mod depth;
+mod extent;
 mod fieldmanager;
 mod openapi;
 mod patch;

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 pub(crate) use self::json::json_patch;
 pub(crate) use self::strategic::strategic_merge;
-use crate::depth::DEPTH_MAX;
+use crate::extent::DEPTH_MAX;
 
 /// Operations in one JSON patch, as in kube-apiserver.
 pub(crate) const JSON_PATCH_OPERATIONS_MAX: usize = 10_000;

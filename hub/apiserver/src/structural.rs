@@ -11,6 +11,7 @@ mod tests;
 use serde_json::Value;
 
 pub(crate) use self::compile::Compilation;
+use crate::extent::weight;
 use crate::schema::field_error::{FIELD_ERRORS_MAX, FieldError, FieldErrorKind, FieldErrors};
 use crate::schema::field_path::FieldPath;
 use crate::schema::validate::{TypeMismatch, check_types_at, drop_nulls, validate_at};
@@ -141,15 +142,29 @@ fn conform_at(ty: TypeRef<'_>, value: &mut Value, path: &FieldPath<'_>) -> Resul
     }
 }
 
+/// Bytes that defaults may add to one object: what is stored holds no more. A default of a megabyte in each item of a list would
+/// make gigabytes of an object that has a few thousand items.
+const DEFAULTED_BYTES_MAX: usize = tideline_store::MAX_COMMIT_BYTES;
+
+/// Defaults that are more than an object may hold. Those that come first were filled in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the defaults of its schema add more than {DEFAULTED_BYTES_MAX} bytes to the object")]
+pub(crate) struct TooManyDefaults;
+
 /// Fills in defaults where a field is absent, or null and not nullable.
-pub(crate) fn apply_defaults(ty: TypeRef<'_>, value: &mut Value) {
+pub(crate) fn apply_defaults(ty: TypeRef<'_>, value: &mut Value) -> Result<(), TooManyDefaults> {
+    let mut room = DEFAULTED_BYTES_MAX;
+    default_at(ty, value, &mut room)
+}
+
+fn default_at(ty: TypeRef<'_>, value: &mut Value, room: &mut usize) -> Result<(), TooManyDefaults> {
     match value {
         Value::Object(fields) => {
             for field in ty.fields() {
                 let node = ty.sibling(field.node).node();
                 let Some(default) = &node.default else { continue };
                 if fields.get(&*field.name).is_none_or(|value| value.is_null() && !node.nullable) {
-                    fields.insert(field.name.to_string(), (**default).clone());
+                    fields.insert(field.name.to_string(), copy(default, room)?);
                 }
             }
             for (name, value) in fields.iter_mut() {
@@ -158,19 +173,25 @@ pub(crate) fn apply_defaults(ty: TypeRef<'_>, value: &mut Value) {
                         && value.is_null()
                         && !child.node().nullable
                     {
-                        *value = default.clone();
+                        *value = copy(default, room)?;
                     }
-                    apply_defaults(child, value);
+                    default_at(child, value, room)?;
                 }
             }
         }
         Value::Array(items) if matches!(ty.shape(), Shape::List { .. }) => {
             for item in items {
-                apply_defaults(ty.items(), item);
+                default_at(ty.items(), item, room)?;
             }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => {}
     }
+    Ok(())
+}
+
+fn copy(default: &Value, room: &mut usize) -> Result<Value, TooManyDefaults> {
+    *room = room.checked_sub(weight(default)).ok_or(TooManyDefaults)?;
+    Ok(default.clone())
 }
 
 /// The metadata type that every custom resource shares.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::{Served, Source};
-use crate::depth::DEPTH_MAX;
+use crate::extent::DEPTH_MAX;
 use crate::resource_kind::ResourceKind;
 use crate::schema::Subresource;
 use crate::schema::field_error::{FieldError, FieldErrorKind, FieldErrors};

@@ -2,7 +2,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{Error, JSON_PATCH_COPIED_BYTES_MAX, JSON_PATCH_OPERATIONS_MAX, JSON_PATCH_STEPS_MAX};
-use crate::depth::{self, DEPTH_MAX};
+use crate::extent::{self, DEPTH_MAX, weight};
 
 #[derive(Debug, Deserialize)]
 #[serde(tag = "op", rename_all = "lowercase")]
@@ -140,7 +140,7 @@ impl Work {
     fn check_depth(&mut self, path: &str, value: &Value) -> Result<(), Error> {
         let above = path.bytes().filter(|byte| *byte == b'/').count();
         let mut visited = 0;
-        let fits = DEPTH_MAX.checked_sub(above).is_some_and(|most| depth::fits(value, most, &mut visited));
+        let fits = DEPTH_MAX.checked_sub(above).is_some_and(|most| extent::fits(value, most, &mut visited));
         self.spend(visited)?;
         if fits { Ok(()) } else { Err(Error::TooDeep) }
     }
@@ -180,14 +180,4 @@ fn index(token: &str) -> Option<usize> {
 
 fn missing(operation: &str, path: &str) -> Error {
     Error::Inapplicable(format!("{operation} operation does not apply: doc is missing path: {path:?}"))
-}
-
-/// About the bytes that a value takes as JSON.
-fn weight(value: &Value) -> usize {
-    match value {
-        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
-        Value::String(text) => text.len() + 2,
-        Value::Array(items) => items.iter().map(|item| weight(item) + 1).sum::<usize>() + 2,
-        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + weight(value) + 4).sum::<usize>() + 2,
-    }
 }

@@ -60,7 +60,7 @@ fn defaults_fill_what_is_absent_and_nest() {
         },
     }));
     let filled = |mut object: Value| {
-        apply_defaults(ty.root(), &mut object);
+        apply_defaults(ty.root(), &mut object).unwrap();
         object
     };
     assert_eq!(filled(json!({})), json!({"spec": {"n": 3, "s": "x"}}));
@@ -268,4 +268,15 @@ fn defaults_must_satisfy_their_schema() {
     // What preserves unknown fields has none.
     let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "default": {"b": 1}});
     compiled(&open);
+}
+
+#[test]
+fn defaults_that_make_an_object_too_large_are_refused() {
+    let item = json!({"type": "object", "properties": {"a": {"type": "string", "default": "x".repeat(1_000)}}});
+    let ty = compiled(&json!({"type": "array", "items": item}));
+    let with = |items: usize| json!({"spec": vec![json!({}); items]});
+    assert_eq!(apply_defaults(ty.root(), &mut with(1_000)), Ok(()));
+    let mut many = with(100_000);
+    assert_eq!(apply_defaults(ty.root(), &mut many), Err(TooManyDefaults));
+    assert!(many.to_string().len() < 2 << 20);
 }

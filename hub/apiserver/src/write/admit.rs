@@ -201,7 +201,8 @@ impl Write<'_> {
         let served = &self.place.served;
         let name = object::name(object).to_owned();
         if let Source::Custom(custom) = &served.source {
-            structural::apply_defaults(custom.ty.root(), object);
+            structural::apply_defaults(custom.ty.root(), object)
+                .map_err(|too_many| ApiError::too_large(too_many.to_string()))?;
         }
         let mut warnings = Vec::new();
         if let Some(ty) = served.type_of() {

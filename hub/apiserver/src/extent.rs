@@ -1,4 +1,5 @@
-//! How deep objects may be nested: one bound for everything that is stored, whoever writes it and in whatever form.
+//! How deep and how large values are. How deep they may be is one bound for all that is stored, whoever writes it and in whatever
+//! form.
 
 use serde_json::Value;
 
@@ -45,6 +46,16 @@ pub(crate) fn fits(value: &Value, most: usize, visited: &mut usize) -> bool {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
         Value::Array(items) => most > 0 && items.iter().all(|item| fits(item, most - 1, visited)),
         Value::Object(fields) => most > 0 && fields.values().all(|value| fits(value, most - 1, visited)),
+    }
+}
+
+/// About the bytes that a value takes as JSON.
+pub(crate) fn weight(value: &Value) -> usize {
+    match value {
+        Value::Null | Value::Bool(_) | Value::Number(_) => 8,
+        Value::String(text) => text.len() + 2,
+        Value::Array(items) => items.iter().map(|item| weight(item) + 1).sum::<usize>() + 2,
+        Value::Object(fields) => fields.iter().map(|(name, value)| name.len() + weight(value) + 4).sum::<usize>() + 2,
     }
 }
 
