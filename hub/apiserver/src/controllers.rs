@@ -115,7 +115,7 @@ impl Controller {
         self.duties.clear();
         for open in self.inner.all_spaces() {
             if self.inner.store.get(keys::space_record(&open.name)).await?.is_none() {
-                self.inner.forget(&open.name);
+                self.inner.forget(&open);
             }
         }
         for (space, deleting) in self.inner.spaces_at(Some(at)).await? {
@@ -171,7 +171,15 @@ impl Controller {
                 }
             }
             (Some(Key::Space(space)), Some(_)) => self.inner.adopt(space).await?,
-            (Some(Key::Space(space)), None) => self.inner.forget(space),
+            (Some(Key::Space(space)), None) => {
+                let open = self.inner.space(space);
+                // Told late, it may have been made again by now.
+                if let Some(open) = open
+                    && self.inner.store.get(key.clone()).await?.is_none()
+                {
+                    self.inner.forget(&open);
+                }
+            }
             (Some(Key::Object { space, group: CRD_GROUP, plural: CRDS, .. }), item) => {
                 if let Some(space) = self.inner.space(space) {
                     self.inner.refresh(&space).await?;
@@ -210,9 +218,7 @@ impl Controller {
             self.duties.iter().filter(|(_, state)| **state == State::Due).map(|(duty, _)| duty.clone()).collect();
         for duty in due {
             let done = match &duty {
-                Duty::EraseSpace(space) => {
-                    self.inner.erase_space(space).await.map(|()| Progress::Done).map_err(ApiError::from)
-                }
+                Duty::EraseSpace(space) => self.inner.finish_erasure(space).await,
                 Duty::EmptyNamespace { space, namespace } => self.inner.empty_namespace(space, namespace).await,
                 Duty::EmptyDefinition { space, definition } => self.inner.empty_definition(space, definition).await,
             };
@@ -308,6 +314,15 @@ impl Inner {
             }
         }
         Ok(kept)
+    }
+
+    /// Erases a space that is still being deleted: meanwhile it may be gone, and made again.
+    async fn finish_erasure(&self, space: &str) -> Result<Progress, ApiError> {
+        let record = self.store.get(keys::space_record(space)).await?;
+        if record.is_some_and(|record| is_deleting(&record.value)) {
+            self.erase_space(space).await?;
+        }
+        Ok(Progress::Done)
     }
 
     async fn empty_namespace(&self, space: &str, namespace: &str) -> Result<Progress, ApiError> {

@@ -93,9 +93,12 @@ impl Inner {
         Ok(())
     }
 
-    /// Closes a space that is gone.
-    pub(crate) fn forget(&self, name: &str) {
-        self.spaces_mut().remove(name);
+    /// Closes a space that is gone, and none that was made by its name since.
+    pub(crate) fn forget(&self, gone: &Arc<Space>) {
+        let mut spaces = self.spaces_mut();
+        if spaces.get(&gone.name).is_some_and(|open| Arc::ptr_eq(open, gone)) {
+            spaces.remove(&gone.name);
+        }
     }
 
     /// Finds the space of a request.
