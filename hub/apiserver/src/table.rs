@@ -87,19 +87,38 @@ fn path_cell(path: &str, kind: &str, object: &Value) -> Value {
         ("date", Some(value)) => age_of(value.as_str().unwrap_or_default()).into(),
         ("integer", Some(value)) => value.as_i64().map_or(Value::Null, Value::from),
         ("number" | "boolean", Some(value)) => (*value).clone(),
-        _ => {
-            let texts: Vec<String> = found
-                .iter()
-                .map(|value| match value {
-                    Value::String(text) => text.clone(),
-                    Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
-                        value.to_string()
-                    }
-                })
-                .collect();
-            texts.join(",").into()
+        (_, Some(_)) => shown(&found).into(),
+    }
+}
+
+/// Bytes shown in a cell at most: more than a terminal is wide. A column may be of a whole object, in each row of a page; with 64
+/// columns and 128 rows that are 32 MiB.
+const CELL_BYTES_MAX: usize = 4 << 10;
+
+/// The values at the path of a column, with commas between them.
+fn shown(found: &[&Value]) -> String {
+    let mut text = String::new();
+    for (at, value) in found.iter().enumerate() {
+        if at > 0 {
+            text.push(',');
+        }
+        match value {
+            Value::String(value) => text.push_str(value),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Array(_) | Value::Object(_) => {
+                text.push_str(&value.to_string());
+            }
+        }
+        if text.len() > CELL_BYTES_MAX {
+            let mut end = CELL_BYTES_MAX;
+            while !text.is_char_boundary(end) {
+                end -= 1;
+            }
+            text.truncate(end);
+            text.push('…');
+            break;
         }
     }
+    text
 }
 
 /// How long ago, in kubectl's words.

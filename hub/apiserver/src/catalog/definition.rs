@@ -16,6 +16,11 @@ use crate::structural::{Compilation, CustomType};
 /// Versions of one definition. Each has the types of metadata for itself, 100 KB; definitions in use have five at most.
 const VERSIONS_MAX: usize = 100;
 
+/// Printer columns of one version; `kubectl get` shows as many as fit on a screen.
+const COLUMNS_MAX: usize = 64;
+/// Bytes of the path of a column. It is looked up in each object of a table, and its filters in each item of a list.
+const COLUMN_PATH_BYTES_MAX: usize = 1 << 10;
+
 /// Keeps a definition until its objects are gone.
 pub(crate) const CUSTOM_CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
 
@@ -306,6 +311,15 @@ fn check(crd: &Value, errors: &mut FieldErrors) {
         }
         if versions(crd).iter().take(at).any(|earlier| text(earlier, "/name") == name) {
             say(&format!("spec.versions[{at}].name"), FieldErrorKind::Duplicate, format!("{name:?}"));
+        }
+        let columns = columns(version);
+        let columns_at = format!("spec.versions[{at}].additionalPrinterColumns");
+        if columns.len() > COLUMNS_MAX {
+            say(&columns_at, FieldErrorKind::TooLong, format!("must have at most {COLUMNS_MAX} items"));
+        }
+        if let Some(long) = columns.iter().position(|column| column.path.len() > COLUMN_PATH_BYTES_MAX) {
+            let detail = format!("may not be more than {COLUMN_PATH_BYTES_MAX} bytes");
+            say(&format!("{columns_at}[{long}].jsonPath"), FieldErrorKind::TooLong, detail);
         }
         if let Some(scale) = version.pointer("/subresources/scale") {
             check_scale(scale, at, &mut say);

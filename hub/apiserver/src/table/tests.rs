@@ -45,3 +45,12 @@ fn every_row_has_a_cell_for_every_column() {
         assert_eq!(row["cells"].as_array().map(Vec::len), columns, "{}", served.resource.plural);
     }
 }
+
+#[test]
+fn a_cell_of_a_whole_object_is_cut() {
+    let object = json!({"spec": {"text": "é".repeat(100_000), "list": vec!["é"; 100_000]}});
+    for path in [".spec", ".spec.text", ".spec.list[*]"] {
+        let cell = path_cell(path, "string", &object);
+        assert!(cell.as_str().is_some_and(|text| text.len() < 5_000 && text.ends_with('…')), "{path}");
+    }
+}

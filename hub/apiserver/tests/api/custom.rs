@@ -184,3 +184,29 @@ async fn malformed_definitions_are_refused() {
     wrong["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["type"] = "objct".into();
     assert_eq!(api.post(CRDS, &wrong).await.failure().1, "Invalid");
 }
+
+#[tokio::test]
+async fn definitions_are_bounded_in_what_each_object_costs() {
+    let api = Api::start().await;
+    let refused = async |change: &dyn Fn(&mut Value)| {
+        let mut definition = widgets();
+        change(&mut definition["spec"]["versions"]);
+        let refused = api.post(CRDS, &definition).await;
+        assert_eq!((refused.code, refused.failure().1), (422, "Invalid"));
+        refused.body["details"]["causes"][0]["field"].clone()
+    };
+    let column = json!({"name": "a", "type": "string", "jsonPath": ".spec"});
+    let columns = |versions: &mut Value| versions[0]["additionalPrinterColumns"] = vec![column.clone(); 65].into();
+    assert_eq!(refused(&columns).await, "spec.versions[0].additionalPrinterColumns");
+    let long = |versions: &mut Value| {
+        versions[0]["additionalPrinterColumns"][0]["jsonPath"] = format!(".{}", "x".repeat(2_000)).into();
+    };
+    assert_eq!(refused(&long).await, "spec.versions[0].additionalPrinterColumns[0].jsonPath");
+    let many = |versions: &mut Value| {
+        let first = versions[0].clone();
+        *versions = (0..101)
+            .map(|at| json!({"name": format!("v{at}"), "served": true, "storage": at == 0, "schema": first["schema"]}))
+            .collect();
+    };
+    assert_eq!(refused(&many).await, "spec.versions");
+}
