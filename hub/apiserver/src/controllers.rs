@@ -33,6 +33,10 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Objects removed in one commit.
 const BATCH: usize = tideline_store::MAX_COMMIT_OPS;
 
+/// Finalizers that the condition of a namespace names, each of 317 bytes at most: with all of them it might be too large to store,
+/// and the namespace stayed for ever.
+const FINALIZERS_TOLD_MAX: usize = 100;
+
 /// Something that is left to do.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Duty {
@@ -405,8 +409,12 @@ fn tell(namespace: &mut Value, left: &Left) {
     }
     let content = format!("Some resources are remaining: {} resource instances", left.objects);
     set_condition(namespace, "NamespaceContentRemaining", "True", "SomeResourcesRemain", &content, &now);
-    let finalizers: Vec<String> =
-        left.finalizers.iter().map(|(name, count)| format!("{name} in {count} resource instances")).collect();
+    let told = left.finalizers.iter().take(FINALIZERS_TOLD_MAX);
+    let mut finalizers: Vec<String> =
+        told.map(|(name, count)| format!("{name} in {count} resource instances")).collect();
+    if left.finalizers.len() > finalizers.len() {
+        finalizers.push(format!("and {} more", left.finalizers.len() - finalizers.len()));
+    }
     if !finalizers.is_empty() {
         let text = format!("Some content in the namespace has finalizers remaining: {}", finalizers.join(", "));
         set_condition(namespace, "NamespaceFinalizersRemaining", "True", "SomeFinalizersRemain", &text, &now);

@@ -1,5 +1,7 @@
 //! What the server itself sets, keeps and checks in a written object.
 
+use std::collections::BTreeSet;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tideline_store::Item;
@@ -18,6 +20,9 @@ use crate::{body, object, structural};
 const GENERATED_PREFIX_MAX: usize = 58;
 /// The letters of generated names: no vowels and nothing that looks like another.
 const SUFFIX_LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+
+/// New finalizers that a refusal names: those that come first.
+const FINALIZERS_TOLD_MAX: usize = 20;
 
 /// Gives an object the namespace of its request, and refuses another one.
 pub(super) fn check_namespace(place: &Place, mut object: Value) -> Result<Value, ApiError> {
@@ -240,8 +245,9 @@ impl Write<'_> {
         if !object::is_terminating(stored) {
             return Ok(());
         }
+        let old: BTreeSet<&str> = object::finalizers(stored).collect();
         let added: Vec<&str> =
-            object::finalizers(object).filter(|one| !object::finalizers(stored).any(|old| old == *one)).collect();
+            object::finalizers(object).filter(|one| !old.contains(one)).take(FINALIZERS_TOLD_MAX).collect();
         if added.is_empty() {
             return Ok(());
         }
