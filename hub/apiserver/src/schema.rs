@@ -68,6 +68,9 @@ pub(crate) struct Node {
     pub merge_key: Option<Box<str>>,
     pub enumeration: Box<[Value]>,
     pub default: Option<Box<Value>>,
+    /// The fields of a custom resource's object that have a default, by their place in its shape: all others cost nothing where
+    /// defaults are filled in.
+    pub defaulted: Box<[usize]>,
     /// A Go struct held by value: in a real server it is never absent, which decides whether field
     /// ownership names the struct itself or only what is in it.
     pub always_present: bool,

@@ -160,7 +160,7 @@ pub(crate) fn apply_defaults(ty: TypeRef<'_>, value: &mut Value) -> Result<(), T
 fn default_at(ty: TypeRef<'_>, value: &mut Value, room: &mut usize) -> Result<(), TooManyDefaults> {
     match value {
         Value::Object(fields) => {
-            for field in ty.fields() {
+            for field in ty.node().defaulted.iter().filter_map(|at| ty.fields().get(*at)) {
                 let node = ty.sibling(field.node).node();
                 let Some(default) = &node.default else { continue };
                 if fields.get(&*field.name).is_none_or(|value| value.is_null() && !node.nullable) {

@@ -22,6 +22,11 @@ impl SchemaBuilder {
         id
     }
 
+    /// Whether a node that was added has a default.
+    pub(crate) fn has_default(&self, id: NodeId) -> bool {
+        self.nodes[id.index()].default.is_some()
+    }
+
     /// Copies a type of another schema, with all that it refers to.
     pub(crate) fn import(&mut self, from: TypeRef<'_>) -> NodeId {
         let mut seen = HashMap::from([(NodeId::ANY, NodeId::ANY)]);

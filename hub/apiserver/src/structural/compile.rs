@@ -151,7 +151,15 @@ impl Compiler<'_> {
         }
         let shape = self.shape(schema, path, place, depth, lenient);
         let constraint = self.constraint(schema, path, depth);
+        let defaulted = match &shape {
+            Shape::Object { fields, .. } => {
+                let all = fields.iter().enumerate();
+                all.filter(|(_, field)| self.builder.has_default(field.node)).map(|(at, _)| at).collect()
+            }
+            Shape::Any | Shape::Scalar(_) | Shape::List { .. } => Box::default(),
+        };
         let node = Node {
+            defaulted,
             list: self.list(schema, path),
             atomic: schema.get("x-kubernetes-map-type").and_then(Value::as_str) == Some("atomic"),
             enumeration: constraint.enumeration.clone().into_boxed_slice(),
@@ -348,6 +356,8 @@ impl Compiler<'_> {
             Err(error) => {
                 let detail = format!("must be a valid regular expression, but isn't: {error}");
                 self.invalid(&path, &detail, pattern);
+                // To find that it is too large takes as long as to compile it.
+                self.definition.pattern_bytes += PATTERN_BYTES_MAX;
                 return None;
             }
         };

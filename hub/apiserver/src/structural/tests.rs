@@ -218,6 +218,26 @@ fn the_patterns_of_a_definition_are_bounded_in_sum_and_each_counts_once() {
 }
 
 #[test]
+fn patterns_that_are_too_large_are_not_all_tried() {
+    let fields =
+        (0..20_000).map(|at| (format!("f{at}"), json!({"type": "string", "pattern": format!("\\w{{200}}{at}")})));
+    let fields = fields.collect::<serde_json::Map<_, _>>();
+    let errors = refused(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}}));
+    assert!(errors.len() < 50, "{}", errors.len());
+}
+
+#[test]
+fn many_small_objects_of_many_fields_take_no_product_of_both() {
+    let mut fields: serde_json::Map<_, _> =
+        (0..20_000).map(|at| (format!("f{at}"), json!({"type": "string"}))).collect();
+    fields.insert("d".to_owned(), json!({"type": "string", "default": "x"}));
+    let ty = compiled(&json!({"type": "array", "items": {"type": "object", "properties": fields}}));
+    let mut object = json!({"spec": vec![json!({}); 50_000]});
+    assert_eq!(apply_defaults(ty.root(), &mut object), Ok(()));
+    assert_eq!(object["spec"][49_999], json!({"d": "x"}));
+}
+
+#[test]
 fn versions_of_a_definition_share_what_their_patterns_may_take() {
     let schema = |version: usize| {
         let fields = (0..30)
