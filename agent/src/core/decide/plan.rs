@@ -277,6 +277,10 @@ fn present(situation: Situation<'_>, policy: &ApplyPolicy, seen: &Seen) -> Decis
         }
         // Whoever wrote it knew more than this build: it is adopted by no policy.
         (None, None) if seen.illegible => return Decision::Skip(Reason::AgentTooOld, ILLEGIBLE),
+        // The journal knows the object, and a newer agent of another target may have taken it over since.
+        (None, Some(_)) if seen.is_under_anothers_illegible_mark() => {
+            return Decision::Skip(Reason::AgentTooOld, ILLEGIBLE);
+        }
         // A create-only object that is about to be deleted would count as created.
         (None, None) if !seen.deleting => return adopt(entry, policy, seen),
         (Some(Ownership::Copy | Ownership::Ours) | None, _) => {}

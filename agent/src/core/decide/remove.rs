@@ -174,6 +174,8 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
         }
         Some(Ownership::Ours) => dispose(evidence, seen.uid.clone(), record),
         Some(Ownership::Copy) if recorded => Verdict::Hold(Reason::Copy),
+        // The journal knows the object, and a newer agent of another target may have taken it over since.
+        None if recorded && seen.is_under_anothers_illegible_mark() => Verdict::Hold(Reason::AgentTooOld),
         None if recorded => dispose(evidence, seen.uid.clone(), record),
         // It may be just the object that is to go: a later build wrote its mark.
         None if is_illegible(seen) => Verdict::Hold(Reason::AgentTooOld),
@@ -232,13 +234,14 @@ fn comes_back(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
 /// done: the removal is over when the new entry has adopted the object, and is carried out if the new entry may not.
 fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
     let Evidence { me, key, record, assigned, seen, unshown, view, .. } = *evidence;
+    let recorded = |seen: &Seen| record.is_some_and(|record| record.uid == seen.uid && !record.orphaning);
     let ours = |seen: &Seen| {
-        let recorded = record.is_some_and(|record| record.uid == seen.uid && !record.orphaning);
         let mark = seen.mark.as_ref().map(|mark| mark.ownership(me, key));
-        mark == Some(Ownership::Ours) || (mark.is_none() && recorded)
+        let by_journal = mark.is_none() && recorded(seen) && !seen.is_under_anothers_illegible_mark();
+        mark == Some(Ownership::Ours) || by_journal
     };
     match (record, seen) {
-        (_, Some(seen)) if !ours(seen) && is_illegible(seen) => Verdict::Wait,
+        (_, Some(seen)) if !ours(seen) && (is_illegible(seen) || (seen.illegible && recorded(seen))) => Verdict::Wait,
         (_, Some(seen)) if !ours(seen) => Verdict::Forget,
         (_, Some(seen)) if seen.deleting => Verdict::Wait,
         (_, Some(seen)) if assigned.is_some_and(|policy| refuses(entry, policy, seen).is_some()) => {

@@ -74,6 +74,12 @@ impl Seen {
             && self.illegible == other.illegible
     }
 
+    /// Whether it carries a mark that cannot be read, and no label that names this target. Whoever wrote that mark wrote the
+    /// label with it, so it is treated as another's, also where the journal knows the object.
+    pub(in crate::core) const fn is_under_anothers_illegible_mark(&self) -> bool {
+        self.illegible && !self.labelled
+    }
+
     /// Whether this is an earlier state of the same object. Resource versions of one object are comparable where they
     /// are decimal numbers (KEP-5504); where they are not, what comes later is taken to be later.
     pub(in crate::core) fn is_older_than(&self, other: &Self) -> bool {

@@ -496,6 +496,12 @@ fn an_object_unknown_to_the_journal_is_judged_by_its_mark() {
                 (case.seen().mark, case.seen().illegible) = (None, true);
                 case.policy.takeover = Takeover::Always;
             }),
+            ("the same, known to the journal, under our label", |case| {
+                (case.seen().mark, case.seen().illegible) = (None, true);
+            }),
+            ("the same, known to the journal, under another's", |case| {
+                (case.seen().mark, case.seen().illegible, case.seen().labelled) = (None, true, false);
+            }),
             ("unmarked, never to be taken over", |case| {
                 case.record = None;
                 case.seen().mark = None;
@@ -534,6 +540,8 @@ fn an_object_unknown_to_the_journal_is_judged_by_its_mark() {
             unmarked, and Helm's                       Skip(Unmanaged)
             the same, to be taken over always          Apply u1 Adopt Adopted
             a mark that cannot be read, to be taken over always Skip(AgentTooOld)
+            the same, known to the journal, under our label Apply u1 None Created
+            the same, known to the journal, under another's Skip(AgentTooOld)
             unmarked, never to be taken over           Skip(Unmanaged)
             unmarked, create-only                      TransferOwnership u1 Adopted
             unmarked, and Helm's, create-only          Skip(Unmanaged)

@@ -160,6 +160,10 @@ fn only_our_own_objects_are_deleted() {
                 illegible(case);
             }),
             ("the same, and the journal knows it", illegible),
+            ("the same without our label, which the journal knows", |case| {
+                illegible(case);
+                case.seen().labelled = false;
+            }),
             ("the same without our label, and unknown", |case| {
                 case.record = None;
                 illegible(case);
@@ -215,6 +219,7 @@ fn only_our_own_objects_are_deleted() {
             another hub's                                  Forget
             a mark that cannot be read                     Hold(AgentTooOld)
             the same, and the journal knows it             Delete u1
+            the same without our label, which the journal knows Hold(AgentTooOld)
             the same without our label, and unknown        Forget
             a copy of another object                       Forget
             ours, but its mark is a copy                   Hold(Copy)
@@ -449,6 +454,10 @@ fn an_object_due_for_orphaning_that_is_assigned_again_is_adopted() {
                 case.record = None;
                 illegible(case);
             }),
+            ("its mark cannot be read, and its label is another's", |case| {
+                illegible(case);
+                case.seen().labelled = false;
+            }),
             ("takeover IfUnmanaged, and others manage it", |case| case.seen().managed_elsewhere = true),
             ("it was to be deleted, which is void", |case| case.policy = RemovalPolicy::Tombstone(SAYS_DELETE)),
         ],
@@ -464,6 +473,7 @@ fn an_object_due_for_orphaning_that_is_assigned_again_is_adopted() {
             takeover Never                                 Orphan u1
             takeover Never, of something implied           TransferOwnership
             its mark cannot be read, and the journal was lost Wait
+            its mark cannot be read, and its label is another's Wait
             takeover IfUnmanaged, and others manage it     Orphan u1
             it was to be deleted, which is void            Forget
         "]],
