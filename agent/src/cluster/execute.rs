@@ -21,7 +21,6 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::Method;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::Client;
 use serde_json::{Value, json};
@@ -37,7 +36,7 @@ use super::failure::{Failure, Refused};
 use super::object::Object;
 use super::request::{Call, Want, call};
 use super::resource::Resource;
-use super::{Bodies, BodyError, Scope, compare, decode, exempt, fields, inspect, render};
+use super::{Bodies, BodyError, Scope, compare, decode, exempt, fields, inspect, render, request};
 use crate::core::{
     Applied, ApplyTakeover, Compared, Created, Deleted, FieldConflict, Inspected, LocalField, Marked, NotDone,
     Observed, Op, OpResult, Orphaned, OwnershipTransferred,
@@ -414,21 +413,23 @@ impl Executor {
     }
 
     async fn inspect(&self, scope: &Scope, key: &ObjectKey, version: &Arc<str>) -> Result<Inspected, Refused> {
+        let target = self.target(key, version, None).await?;
+        let Some(before) = target.read_as(Want::Whole).await? else { return Ok(Inspected::Gone) };
         let contents = if inspect::is_namespace(&key.kind) {
             inspect::namespace(&self.client, scope, &key.name).await?
         } else if inspect::is_definition(&key.kind) {
-            let target = self.target(key, version, None).await?;
-            match call::<CustomResourceDefinition>(&self.client, Call::get(target.path, Want::Whole)).await {
-                Ok(definition) => inspect::definition(&self.client, scope, &definition).await?,
-                Err(refused) if refused.is_object_missing() => return Ok(Inspected::Gone),
-                Err(refused) => return Err(refused),
-            }
+            let definition = serde_json::from_value(before.whole()).map_err(|error| request::unreadable(&error))?;
+            inspect::definition(&self.client, scope, &definition).await?
         } else {
             // Nothing else holds objects.
             inspect::Contents::default()
         };
+        let Some(after) = target.read().await? else { return Ok(Inspected::Gone) };
+        if after.metadata.uid != before.metadata.uid {
+            return Err(Failure::unavailable("it was replaced while its contents were listed").into());
+        }
         let inspect::Contents { foreign, example, ours } = contents;
-        Ok(Inspected::Holds { foreign, example, ours })
+        Ok(Inspected::Holds { foreign, example, ours, itself: target.decode(scope, after)? })
     }
 
     async fn get(&self, scope: &Scope, key: &ObjectKey, version: &Arc<str>) -> Result<Option<Box<Observed>>, Refused> {

@@ -183,13 +183,11 @@ impl Cluster {
     }
 
     fn inspect(&self, key: &ObjectKey) -> Inspected {
-        if is_definition(&key.kind) && !self.objects.contains_key(key) {
-            return Inspected::Gone;
-        }
+        let Some(itself) = self.observed(key).map(Box::new) else { return Inspected::Gone };
         let (ours, foreign): (Vec<_>, Vec<_>) =
             self.contents(key).partition(|key| self.ownership(key) == Some(Ownership::Ours));
         let example = foreign.first().map(ToString::to_string);
-        Inspected::Holds { foreign: foreign.len() as u64, example, ours: ours.len() as u64 }
+        Inspected::Holds { foreign: foreign.len() as u64, example, ours: ours.len() as u64, itself }
     }
 
     fn compare(&mut self, entry: &Entry, uid: &Uid) -> Result<Compared, NotDone> {

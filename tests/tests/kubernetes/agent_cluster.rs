@@ -327,7 +327,10 @@ async fn inspecting_a_namespace_or_definition_counts_foreign_objects() -> Result
     let shop = bench.written(bench.create(&namespace)).await?;
     let inspect = |key: &ObjectKey| Op::Inspect { key: key.clone(), version: "v1".into() };
     let inspected = async |key: &ObjectKey| match bench.execute(inspect(key)).await {
-        OpResult::Inspect(Ok(Inspected::Holds { foreign, example, ours })) => Ok((foreign, example, ours)),
+        OpResult::Inspect(Ok(Inspected::Holds { foreign, example, ours, itself })) => {
+            assert_eq!(itself.key, *key);
+            Ok((foreign, example, ours))
+        }
         other => bail!("{other:?}"),
     };
     assert_eq!(inspected(&shop.key).await?, (0, None, 0));

@@ -56,7 +56,7 @@ pub(in crate::core) enum Ground<'a> {
     Restored,
 }
 
-/// What an inspection found in a namespace, or of a CRD's kind.
+/// What an inspection found in a namespace, or of a CRD's kind. What it found the namespace or CRD itself to be is what is seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) struct Inspection {
     pub(in crate::core) foreign: u64,
@@ -119,7 +119,7 @@ impl Authorised {
 
 /// Judges a removal. A [`Verdict::Delete`] still has to pass the fuse.
 pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
-    let Evidence { me, key, ground, entry, record, seen, unshown, view, inspection, .. } = *evidence;
+    let Evidence { me, key, ground, entry, record, seen, unshown, view, .. } = *evidence;
     let source = match ground {
         Ground::Unassigned(source) => source,
         Ground::Unexplained => return Verdict::Hold(Reason::HistoryLost),
@@ -135,10 +135,6 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
     let record = own_record;
     let Some(seen) = seen else {
         return match (record, view) {
-            // It was read before the inspection.
-            (Some(record), View::Current | View::Lost) if inspection.is_some() => {
-                dispose(evidence, record.uid.clone(), Some(record))
-            }
             // Not seen by its label, which it may have lost or exchanged: the same object may be another hub's by now. And a
             // kind that may not be listed is never current.
             (Some(_), View::Current) | (_, View::Lost) => Verdict::Read,
@@ -160,7 +156,7 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
                 Verdict::Read
             } else if speaks_for_its_key(evidence) {
                 match evidence.journal {
-                    JournalAge::Current => dispose(evidence, seen.uid.clone(), written),
+                    JournalAge::Current => dispose(evidence, seen, written),
                     // Only the hub knows, and it is not heard.
                     JournalAge::Unknown | JournalAge::SetBack => Verdict::Hold(Reason::Unavailable),
                 }
@@ -172,11 +168,11 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
         Some(Ownership::Ours) if !recorded && evidence.journal != JournalAge::Current => {
             Verdict::Hold(Reason::Unavailable)
         }
-        Some(Ownership::Ours) => dispose(evidence, seen.uid.clone(), record),
+        Some(Ownership::Ours) => dispose(evidence, seen, record),
         Some(Ownership::Copy) if recorded => Verdict::Hold(Reason::Copy),
         // The journal knows the object, and a newer agent of another target may have taken it over since.
         None if recorded && seen.is_under_anothers_illegible_mark() => Verdict::Hold(Reason::AgentTooOld),
-        None if recorded => dispose(evidence, seen.uid.clone(), record),
+        None if recorded => dispose(evidence, seen, record),
         // It may be just the object that is to go: a later build wrote its mark.
         None if is_illegible(seen) => Verdict::Hold(Reason::AgentTooOld),
         Some(Ownership::Copy | Ownership::Foreign) | None => Verdict::Forget,
@@ -264,17 +260,17 @@ fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
 
 /// It is ours, and its source is gone. What becomes of it is what was said last: by the tombstone. Where there is none, by the
 /// set that had it, by the journal and by its mark, whichever is least destructive.
-fn dispose(evidence: &Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) -> Verdict {
-    let Evidence { me, key, applied, policy, seen, inspection, decommission, .. } = *evidence;
-    if seen.is_some_and(|seen| seen.deleting) {
+fn dispose(evidence: &Evidence<'_>, seen: &Seen, record: Option<&AppliedRecord>) -> Verdict {
+    let Evidence { me, key, applied, policy, inspection, decommission, .. } = *evidence;
+    if seen.deleting {
         return Verdict::Hold(Reason::Finalizing);
     }
-    let mark = seen.and_then(|seen| seen.mark.as_deref());
+    let mark = seen.mark.as_deref();
     let adopted = record.is_some_and(|record| record.origin == Origin::Adopted)
         || mark.is_some_and(|mark| mark.origin == Origin::Adopted);
     let orphaning = record.is_some_and(|record| record.orphaning);
     // An adopted object had not been refused.
-    let managed = !adopted && seen.is_some_and(|seen| seen.managed_elsewhere);
+    let managed = !adopted && seen.managed_elsewhere;
     let deletes = match policy {
         // It may have been orphaned already, and be another's. With our mark on it, it is not.
         RemovalPolicy::Tombstone(policy) => {
@@ -288,7 +284,7 @@ fn dispose(evidence: &Evidence<'_>, uid: Uid, record: Option<&AppliedRecord>) ->
         }
     };
     let delete = deletes && !decommission.keeps();
-    let key = key.clone();
+    let (key, uid) = (key.clone(), seen.uid.clone());
     if !delete {
         return Verdict::Orphan(Authorised { key, uid, how: How::Orphan });
     }

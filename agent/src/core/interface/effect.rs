@@ -147,7 +147,7 @@ pub enum Op {
     Delete { key: ObjectKey, version: Arc<str>, uid: Uid, impersonate: Option<Arc<Impersonation>> },
     /// Strips mark and managedFields entries from the object with this UID and leaves the data.
     Orphan { key: ObjectKey, version: Arc<str>, uid: Uid, impersonate: Option<Arc<Impersonation>> },
-    /// Lists what a namespace holds, or the objects of a CRD's kind.
+    /// Lists what a namespace holds, or the objects of a CRD's kind, and then reads the namespace or CRD itself.
     Inspect { key: ObjectKey, version: Arc<str> },
     /// Reads one object, whatever its labels; `Written` or `Gone`.
     Get { key: ObjectKey, version: Arc<str> },

@@ -66,13 +66,15 @@ pub enum Orphaned {
     Gone,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub enum Inspected {
     Holds {
         foreign: u64,
         /// One of the foreign objects.
         example: Option<String>,
         ours: u64,
+        /// The namespace or CRD itself, read after all of that was listed: somebody may have taken it over meanwhile.
+        itself: Box<Observed>,
     },
     /// It is not there itself.
     Gone,
@@ -148,6 +150,7 @@ impl OpResult {
             | Self::Apply(Ok(Applied { observed, conflicts: _ }))
             | Self::TransferOwnership(Ok(OwnershipTransferred::Marked(observed)))
             | Self::ReTarget(Ok(observed))
+            | Self::Inspect(Ok(Inspected::Holds { itself: observed, .. }))
             | Self::Get(Ok(Some(observed)))
             | Self::Compare(Ok(Compared { observed, .. })) => Some(observed),
             Self::Create(Err(_))
@@ -159,7 +162,7 @@ impl OpResult {
             | Self::DryRunCreate(_)
             | Self::Delete(_)
             | Self::Orphan(_)
-            | Self::Inspect(_) => None,
+            | Self::Inspect(Ok(Inspected::Gone) | Err(_)) => None,
         }
     }
 

@@ -26,7 +26,8 @@ use crate::core::model::seen::Seen;
 pub(in crate::core) enum LiveRead {
     /// It was not read.
     Nothing,
-    Inside(Inspection),
+    /// This exists, and holds that.
+    Inside(Inspection, Box<Seen>),
     /// This exists, whatever lists and watches say.
     There(Box<Seen>),
 }
@@ -93,7 +94,7 @@ impl Core {
         }
         let (inspection, live) = match found {
             LiveRead::Nothing => (None, None),
-            LiveRead::Inside(inspection) => (Some(inspection), None),
+            LiveRead::Inside(inspection, seen) => (Some(inspection), Some(seen)),
             LiveRead::There(seen) => (None, Some(seen)),
         };
         if self.model.objects.get(key).is_some_and(|object| object.work.is_in_flight()) {

@@ -34,6 +34,7 @@ pub(in crate::core) enum Step {
         foreign: u64,
         example: Option<String>,
         ours: u64,
+        itself: Box<Observed>,
     },
 }
 
@@ -58,7 +59,7 @@ impl From<Orphaned> for Step {
 impl From<Inspected> for Step {
     fn from(inspected: Inspected) -> Self {
         match inspected {
-            Inspected::Holds { foreign, example, ours } => Self::Inspected { foreign, example, ours },
+            Inspected::Holds { foreign, example, ours, itself } => Self::Inspected { foreign, example, ours, itself },
             Inspected::Gone => Self::Gone,
         }
     }
@@ -520,14 +521,16 @@ impl Core {
                 self.removal_state(now, tombstone, RemovalState::Finalizing);
                 FollowUp::BackOff(None)
             }
-            Ok(Step::Inspected { foreign: 0, ours: 0, .. }) => {
+            Ok(Step::Inspected { foreign: 0, ours: 0, itself, .. }) => {
                 if let Some(me) = self.model.me() {
-                    let found = LiveRead::Inside(Inspection { foreign: 0, ours: 0 });
+                    read_by_itself(&mut self.model, key, itself.mark.as_deref());
+                    let seen = Box::new(Seen::from(&*itself));
+                    let found = LiveRead::Inside(Inspection { foreign: 0, ours: 0 }, seen);
                     self.begin_removal(now, me, tombstone, found, out);
                 }
                 FollowUp::NextStepBegun
             }
-            Ok(Step::Inspected { foreign, example, ours }) => {
+            Ok(Step::Inspected { foreign, example, ours, .. }) => {
                 let named = example.map(|example| format!(", such as {example}")).unwrap_or_default();
                 let message = format!(
                     "it still contains {foreign} objects not managed by this agent{named}, and {ours} managed by it"

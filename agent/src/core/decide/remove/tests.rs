@@ -550,8 +550,12 @@ fn a_namespace_goes_only_when_it_is_empty() {
                 case.inspection = Some(Inspection { foreign: 0, ours: 0 });
             }),
             ("not seen", |case| case.seen = None),
-            ("not seen, looked at and empty", |case| {
+            ("empty, and gone from sight meanwhile", |case| {
                 case.seen = None;
+                case.inspection = Some(Inspection { foreign: 0, ours: 0 });
+            }),
+            ("empty, and another hub's by now", |case| {
+                case.mark().hub = "33333333-3333-4333-8333-333333333333".parse().unwrap();
                 case.inspection = Some(Inspection { foreign: 0, ours: 0 });
             }),
             ("it was only implied", |case| {
@@ -567,7 +571,8 @@ fn a_namespace_goes_only_when_it_is_empty() {
             something of ours is in it                     Hold(NotEmpty)
             adopted, to be pruned as created, empty        Orphan u1
             not seen                                       Read
-            not seen, looked at and empty                  Delete u1
+            empty, and gone from sight meanwhile           Read
+            empty, and another hub's by now                Forget
             it was only implied                            Orphan u1
         "]],
     );

@@ -9,7 +9,7 @@ use crate::core::decide::plan::{mark_of, record_of};
 use crate::core::interface::effect::{Effect, OpId};
 use crate::core::interface::event::Event;
 use crate::core::interface::observed::{Observed, Served};
-use crate::core::interface::op_result::{Deleted, NotDone, OpResult};
+use crate::core::interface::op_result::{Deleted, Inspected, NotDone, OpResult};
 use crate::core::interface::write::{Enrolled, RemovalPolicy};
 use crate::core::tests::world::World;
 use crate::core::tests::{attested, entry, hub_id, key, me, target_id, uid};
@@ -30,6 +30,7 @@ impl Removing {
             match effect {
                 Effect::Execute { id, op: Op::Delete { uid, .. } } => self.begun.push((id, format!("Delete {uid}"))),
                 Effect::Execute { id, op: Op::Get { .. } } => self.begun.push((id, "Get".to_owned())),
+                Effect::Execute { id, op: Op::Inspect { .. } } => self.begun.push((id, "Inspect".to_owned())),
                 Effect::Execute { op, .. } => panic!("{op:?}"),
                 Effect::Persist { id, .. } => self.step(Event::Persisted { id, result: Ok(()) }),
                 _ => {}
@@ -48,7 +49,11 @@ impl Removing {
 
 /// The object of an entry with this UID, marked for the entry's source.
 fn standing(uid: &str, source: u64) -> Observed {
-    let entry = entry(&key("", "ConfigMap", "c"), source, 1);
+    standing_at(&key("", "ConfigMap", "c"), uid, source)
+}
+
+fn standing_at(key: &ObjectKey, uid: &str, source: u64) -> Observed {
+    let entry = entry(key, source, 1);
     let mark = mark_of(me(), &entry, &ApplyPolicy::default(), Origin::Created);
     Observed {
         key: entry.key,
@@ -88,8 +93,8 @@ enum Hub {
 
 /// A start with one removal, and with a list that shows this.
 fn begin(policy: RemovalPolicy, recorded: bool, hub: Hub, listed: Observed) -> Removing {
-    let entry = entry(&key("", "ConfigMap", "c"), 1, 1);
-    let record = record_of(&entry, &Seen::from(&standing("u2", 1)), Origin::Created, true);
+    let entry = entry(&listed.key, 1, 1);
+    let record = record_of(&entry, &Seen::from(&standing_at(&listed.key, "u2", 1)), Origin::Created, true);
     let loaded = Loaded {
         enrolled: Some(Enrolled { target: target_id(), name: "store".into() }),
         accepted: Some(attested(Accepted { version: Version::default(), digest: DesiredSet::default().digest() })),
@@ -166,6 +171,30 @@ fn an_object_unknown_to_the_journal_is_removed_only_after_the_hub_was_heard() {
         let core = &removing.core;
         assert!(core.model.removals.values().all(|removal| removal.state == RemovalState::Done));
         assert_eq!(core.model.recorded, 0, "what was deleted is not known of any more, whatever source it was of");
+    }
+}
+
+/// What it holds takes seconds to list, and the watch tells meanwhile that it left our label.
+#[test]
+fn a_namespace_that_changes_owner_while_it_is_inspected_is_left_alone() {
+    let yard = key("", "Namespace", "yard");
+    let mark = |hub: &str, there: &Observed| {
+        let mut mark = (**there.mark.as_ref().unwrap()).clone();
+        mark.hub = hub.parse().unwrap();
+        Some(Arc::new(mark))
+    };
+    for taken in [true, false] {
+        let listed = standing_at(&yard, "u2", 1);
+        let mut removing = begin(RemovalPolicy::Absence(Some(SAID)), true, Hub::IsHeard, listed.clone());
+        removing.step(Event::Vanished { key: yard.clone(), uid: uid("u2") });
+        let mut itself = Box::new(Observed { labelled: false, ..listed });
+        if taken {
+            itself.mark = mark("33333333-3333-4333-8333-333333333333", &itself);
+        }
+        let empty = Inspected::Holds { foreign: 0, example: None, ours: 0, itself };
+        assert_eq!(removing.ends(OpResult::Inspect(Ok(empty))), "Inspect");
+        let then: Vec<_> = removing.begun.iter().map(|(_, what)| what.as_str()).collect();
+        assert_eq!(then, if taken { vec![] } else { vec!["Delete u2"] });
     }
 }
 

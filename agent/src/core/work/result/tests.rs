@@ -318,7 +318,10 @@ impl Server {
                     Ok(Orphaned::Done)
                 }
             }),
-            Op::Inspect { .. } => OpResult::Inspect(Ok(Inspected::Holds { foreign: 0, example: None, ours: 0 })),
+            Op::Inspect { .. } => {
+                let itself = Box::new(there);
+                OpResult::Inspect(Ok(Inspected::Holds { foreign: 0, example: None, ours: 0, itself }))
+            }
             Op::Get { .. } => OpResult::Get(Ok((says != Says::Gone).then(|| Box::new(there)))),
             Op::Compare { .. } if says.is_stale() => OpResult::Compare(Err(NotDone::Stale)),
             Op::Compare { .. } => {
