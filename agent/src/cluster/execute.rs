@@ -137,7 +137,7 @@ impl Executor {
                 OpResult::Delete(deleted.map_err(NotDone::from))
             }
             Op::Orphan { key, version, uid, impersonate } => {
-                let orphaned = self.orphan(key, version, uid, impersonate.as_deref()).await;
+                let orphaned = self.orphan(&scope, (key, version, impersonate.as_deref()), uid).await;
                 OpResult::Orphan(orphaned.map_err(NotDone::from))
             }
             Op::Inspect { key, version } => {
@@ -391,17 +391,17 @@ impl Executor {
 
     async fn orphan(
         &self,
-        key: &ObjectKey,
-        version: &Arc<str>,
+        scope: &Scope,
+        (key, version, impersonate): (&ObjectKey, &Arc<str>, Option<&Impersonation>),
         uid: &Uid,
-        impersonate: Option<&Impersonation>,
     ) -> Result<Orphaned, Stopped> {
         let target = match self.target_at_any(key, version, impersonate).await {
             Err(failure) if failure.reason == Reason::KindMissing => return Ok(Orphaned::Gone),
             target => target?,
         };
         let Some(object) = target.read_metadata().await? else { return Ok(Orphaned::Gone) };
-        if !object.is(uid) {
+        // Under the same UID it may be another hub's since it was judged.
+        if !object.is(uid) || target.decode(scope, object.clone())?.is_anothers(*scope) {
             return Err(Stopped::Stale);
         }
         let metadata = json!({

@@ -174,7 +174,7 @@ impl Cluster {
 
     fn orphan(&mut self, key: &ObjectKey, uid: &Uid) -> Result<Orphaned, NotDone> {
         let Some(local) = self.objects.get(key) else { return Ok(Orphaned::Gone) };
-        if local.uid != *uid {
+        if local.uid != *uid || local.observed(key, &self.agent).is_anothers(self.agent) {
             return Err(NotDone::Stale);
         }
         let orphan = Local { mark: None, label: None, managed: None, owner: None, created: false, ..local.clone() };

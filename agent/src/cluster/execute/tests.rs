@@ -1,4 +1,5 @@
 use std::convert::Infallible;
+use std::sync::Mutex;
 
 use http::{Request, Response};
 use kube::client::Body;
@@ -8,6 +9,7 @@ use tideline_common::{
 use uuid::Uuid;
 
 use super::*;
+use api_server::{ApiServer, serve};
 
 mod api_server;
 mod contents;
@@ -155,5 +157,35 @@ async fn a_namespace_that_is_only_implied_and_there_needs_nobody_s_leave() {
                 other => panic!("{case}: {other:?}"),
             }
         }
+    }
+}
+
+/// It was ours when it was judged, and another hub's agent has written its mark since.
+#[tokio::test]
+async fn an_object_that_is_another_hubs_by_now_is_not_orphaned() {
+    let path = "/api/v1/namespaces/shop/configmaps/web";
+    let of = |hub: u128, target: u128| {
+        let (hub, target) = (HubId::from_uuid(Uuid::from_u128(hub)), TargetId::from_uuid(Uuid::from_u128(target)));
+        let local = ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", "web");
+        let (label, mark) = (target.to_string(), Mark { hub, target, local, ..(*mark()).clone() }.encode());
+        (json!({MARK_LABEL: label}), json!({MARK_ANNOTATION: mark}))
+    };
+    let later = (json!({MARK_LABEL: "another"}), json!({MARK_ANNOTATION: "of a later layout"}));
+    for ((labels, annotations), orphaned) in [(of(1, 2), true), (of(8, 9), false), (of(1, 9), false), (later, false)] {
+        let case = format!("{labels} {annotations}");
+        let metadata = json!({"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "7", "labels": labels,
+            "annotations": annotations});
+        let object = json!({"kind": "ConfigMap", "apiVersion": "v1", "metadata": metadata});
+        let server = Arc::new(Mutex::new(ApiServer::default()));
+        server.lock().expect("no test has panicked").objects.insert(path.to_owned(), object.clone());
+        let shared = Arc::clone(&server);
+        let client = Client::new(tower::service_fn(move |request| serve(Arc::clone(&shared), request)), "default");
+        let executor = Executor::new(client.clone(), Arc::new(Kinds::new(client)), Arc::new(OneNamespace));
+        let key = ObjectKey::new(GroupKind::new("", "ConfigMap"), "shop", "web");
+        let op = Op::Orphan { key, version: "v1".into(), uid: "u1".parse().expect("a UID"), impersonate: None };
+        let OpResult::Orphan(result) = executor.execute(scope(), &op).await else { panic!("{case}") };
+        assert_eq!(result, if orphaned { Ok(Orphaned::Done) } else { Err(NotDone::Stale) }, "{case}");
+        let left = server.lock().expect("no test has panicked").objects[path] == object;
+        assert_eq!(left, !orphaned, "{case}");
     }
 }

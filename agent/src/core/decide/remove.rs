@@ -119,7 +119,7 @@ impl Authorised {
 
 /// Judges a removal. A [`Verdict::Delete`] still has to pass the fuse.
 pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
-    let Evidence { me, key, ground, entry, record, seen, unshown, view, .. } = *evidence;
+    let Evidence { me, key, ground, entry, record, seen, unshown, view, fresh, .. } = *evidence;
     let source = match ground {
         Ground::Unassigned(source) => source,
         Ground::Unexplained => return Verdict::Hold(Reason::HistoryLost),
@@ -144,6 +144,10 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
             (_, View::Unlisted | View::Unknown | View::NamespaceExcluded) => Verdict::Wait,
         };
     };
+    // What was seen before the watch was lost may be another hub's by now, and has the same UID then.
+    if !fresh && view != View::Current {
+        return Verdict::Read;
+    }
     let recorded = record.is_some_and(|record| record.uid == seen.uid);
     let record = record.filter(|_| recorded);
     // Of whichever source it was written.
@@ -229,7 +233,7 @@ fn comes_back(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
 /// The object was due for orphaning, and something was assigned to its key before that was done. It ends as if it had been
 /// done: the removal is over when the new entry has adopted the object, and is carried out if the new entry may not.
 fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
-    let Evidence { me, key, record, assigned, seen, unshown, view, .. } = *evidence;
+    let Evidence { me, key, record, assigned, seen, unshown, view, fresh, .. } = *evidence;
     let recorded = |seen: &Seen| record.is_some_and(|record| record.uid == seen.uid && !record.orphaning);
     let ours = |seen: &Seen| {
         let mark = seen.mark.as_ref().map(|mark| mark.ownership(me, key));
@@ -241,6 +245,9 @@ fn overtaken(evidence: &Evidence<'_>, entry: &Entry) -> Verdict {
         (_, Some(seen)) if !ours(seen) => Verdict::Forget,
         (_, Some(seen)) if seen.deleting => Verdict::Wait,
         (_, Some(seen)) if assigned.is_some_and(|policy| refuses(entry, policy, seen).is_some()) => {
+            if !fresh && view != View::Current {
+                return Verdict::Read;
+            }
             Verdict::Orphan(Authorised { key: key.clone(), uid: seen.uid.clone(), how: How::Orphan })
         }
         (Some(record), _)

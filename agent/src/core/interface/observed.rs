@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use tideline_common::associated::Phase;
 use tideline_common::health::Health;
 use tideline_common::wire::v1::Terminal;
-use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Uid};
+use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Owner as Agent, Ownership, Uid};
 
 /// How the target's API server serves a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +52,18 @@ pub struct Observed {
     pub managed_elsewhere: bool,
     /// The hash of which fields which others manage; none if nobody else does.
     pub others: Option<Digest>,
+}
+
+impl Observed {
+    /// Whether an object that this agent placed is another's by now: by its mark, or by the label beside a mark that cannot be
+    /// read.
+    pub fn is_anothers(&self, agent: Agent) -> bool {
+        match self.mark.as_ref().map(|mark| mark.ownership(agent, &self.key)) {
+            Some(Ownership::Foreign | Ownership::Copy) => true,
+            Some(Ownership::Ours) => false,
+            None => self.illegible && !self.labelled,
+        }
+    }
 }
 
 /// An item of a list of metadata, which says nothing of the status.

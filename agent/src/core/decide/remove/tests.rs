@@ -144,6 +144,10 @@ fn only_our_own_objects_are_deleted() {
                 case.seen = None;
                 case.view = View::Lost;
             }),
+            ("seen before the watch was lost", |case| case.view = View::Lost),
+            ("seen before the watch was lost, and read just now", |case| {
+                (case.view, case.fresh) = (View::Lost, true);
+            }),
             ("not in the journal, unmarked", |case| {
                 case.record = None;
                 case.seen().mark = None;
@@ -214,6 +218,8 @@ fn only_our_own_objects_are_deleted() {
             ours by the journal, its mark gone             Delete u1
             ours by the journal, its label gone            Read
             the same, and the watch is lost                Read
+            seen before the watch was lost                 Read
+            seen before the watch was lost, and read just now Delete u1
             not in the journal, unmarked                   Forget
             somebody else's with the same name, unmarked   Forget
             another hub's                                  Forget
@@ -446,6 +452,9 @@ fn an_object_due_for_orphaning_that_is_assigned_again_is_adopted() {
                 case.seen().mark = None;
             }),
             ("takeover Never", |case| case.assigned.takeover = Takeover::Never),
+            ("takeover Never, seen before the watch was lost", |case| {
+                (case.assigned.takeover, case.view) = (Takeover::Never, View::Lost);
+            }),
             ("takeover Never, of something implied", |case| {
                 case.assigned.takeover = Takeover::Never;
                 case.entry.as_mut().unwrap().implied = true;
@@ -471,6 +480,7 @@ fn an_object_due_for_orphaning_that_is_assigned_again_is_adopted() {
             nothing there, as far as is known              TransferOwnership
             let go of already                              Forget
             takeover Never                                 Orphan u1
+            takeover Never, seen before the watch was lost Read
             takeover Never, of something implied           TransferOwnership
             its mark cannot be read, and the journal was lost Wait
             its mark cannot be read, and its label is another's Wait
