@@ -126,8 +126,7 @@ impl Link {
         let returned = http.exchange(&destination.url, outgoing, &sending, limit).await;
         let returned = returned.map_err(|unanswered| self.route.unanswered(&destination, unanswered))?;
         let said = exchange::read_answer(&self.hub_key, outgoing, &sending, &returned);
-        self.route.heard(&destination, said.as_ref().ok());
-        said
+        self.route.heard(&destination, said)
     }
 
     /// Names the token that was given.

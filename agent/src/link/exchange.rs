@@ -1,5 +1,7 @@
 //! One exchange without the wire: a request as bytes to send, and an answer as far as it may be believed.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tideline_common::replay::RunNumber;
@@ -13,6 +15,10 @@ use tideline_common::{Digest, TargetId};
 use tideline_runtime::retry::parse_retry_after;
 
 use crate::core::{Answer, LinkFailure, Request};
+
+/// Longest pause that an answer which nobody signed can ask for. A load balancer whose hub starts asks for seconds; whoever can
+/// answer in its place keeps the agent away for four times the longest pause after failures, and no longer.
+const UNSIGNED_PAUSE_MAX: Duration = Duration::from_mins(2);
 
 /// What a request asks for, and so how its answer is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -149,11 +155,16 @@ pub fn read_answer(
             let addresses = addresses(&answer, returned);
             Ok(VerifiedAnswer { run, signed_at, answer, addresses })
         }
-        Err(error) => Err(LinkFailure::NotTheHub {
-            message: describe(returned, &error),
-            retry_after: returned.retry_after.as_deref().and_then(parse_retry_after),
-        }),
+        Err(error) => {
+            Err(LinkFailure::NotTheHub { message: describe(returned, &error), retry_after: unsigned_pause(returned) })
+        }
     }
+}
+
+/// The pause that somebody on the way asks for: of those who have no hub to pass the request to, and for a bounded time.
+fn unsigned_pause(returned: &Returned) -> Option<Duration> {
+    let asked = returned.retry_after.as_deref().filter(|_| matches!(returned.status, 429 | 503))?;
+    Some(parse_retry_after(asked)?.min(UNSIGNED_PAUSE_MAX))
 }
 
 /// Returns the run, and when it was signed.

@@ -124,10 +124,20 @@ impl HubRoute {
     }
 
     /// What came back from there is the hub's answer, or nothing that may be believed. Where the hub says how it is reached,
-    /// that is taken in.
-    pub(super) fn heard(&self, from: &Destination, said: Option<&VerifiedAnswer>) {
+    /// that is taken in. Returns what is left of it to act upon: what is not the hub's keeps nobody from its other addresses.
+    pub(super) fn heard(
+        &self,
+        from: &Destination,
+        said: Result<VerifiedAnswer, LinkFailure>,
+    ) -> Result<VerifiedAnswer, LinkFailure> {
         let mut locator = lock(&self.locator);
-        let Some(said) = said else { return locator.missed(from, Missed::NotThere) };
+        let said = match said {
+            Ok(said) => said,
+            Err(failure) => {
+                locator.missed(from, Missed::NotThere);
+                return Err(if locator.is_lost() { failure } else { failure.without_pause() });
+            }
+        };
         self.clock.hub_says(said.signed_at);
         if locator.answered(self.now(), from) {
             info!(url = %from.url, "the hub answers at another of its addresses");
@@ -142,6 +152,7 @@ impl HubRoute {
                 "the hub says where it is reached from now on"
             );
         }
+        Ok(said)
     }
 
     /// The addresses, if they changed since the last call.

@@ -125,6 +125,17 @@ pub enum LinkFailure {
     NotTheHub { message: String, retry_after: Option<Duration> },
 }
 
+impl LinkFailure {
+    /// The same, and nobody asked for a pause; but for the hub itself, whose word is signed.
+    pub(crate) fn without_pause(self) -> Self {
+        match self {
+            refused @ Self::Refused(_) => refused,
+            Self::Unreachable { message, retry_after: _ } => Self::Unreachable { message, retry_after: None },
+            Self::NotTheHub { message, retry_after: _ } => Self::NotTheHub { message, retry_after: None },
+        }
+    }
+}
+
 /// What a watch of associated objects shows.
 #[derive(Clone, Debug)]
 pub enum AssociatedNews {

@@ -245,11 +245,22 @@ fn every_answer_about_a_session_says_where_the_hub_is_reached() {
 }
 
 #[test]
-fn retry_after_of_a_load_balancer_is_honoured() {
-    let busy = Returned { status: 503, retry_after: Some("17".to_owned()), ..Returned::default() };
-    match read(Kind::Desired, &busy) {
-        Err(LinkFailure::NotTheHub { retry_after, .. }) => assert_eq!(retry_after, Some(Duration::from_secs(17))),
-        other => panic!("{other:?}"),
+fn retry_after_of_a_load_balancer_is_honoured_and_silences_nobody_for_long() {
+    for (status, asked, honoured) in [
+        (503, "17", Some(17)),
+        (429, "17", Some(17)),
+        (503, "3600", Some(120)),
+        (429, "soon", None),
+        (200, "3600", None),
+        (404, "3600", None),
+        (502, "17", None),
+    ] {
+        let busy = Returned { status, retry_after: Some(asked.to_owned()), ..Returned::default() };
+        let honoured = honoured.map(Duration::from_secs);
+        match read(Kind::Desired, &busy) {
+            Err(LinkFailure::NotTheHub { retry_after, .. }) => assert_eq!(retry_after, honoured, "{status}, {asked}"),
+            other => panic!("{other:?}"),
+        }
     }
 }
 

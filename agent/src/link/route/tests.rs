@@ -66,6 +66,25 @@ fn authorities_that_are_given_later_are_trusted_by_another_client() {
     assert_eq!(client.given, given);
 }
 
+#[test]
+fn an_answer_of_somebody_else_keeps_nobody_from_the_other_addresses() {
+    tideline_runtime::tls::install_provider();
+    let mut two = locator();
+    two.announced(&HubAddresses { urls: vec!["https://other.example".to_owned()], authorities: Vec::new() });
+    let route = HubRoute::new(two, GivenAuthorities::default(), Arc::default());
+    let pause = Some(Duration::from_secs(90));
+    let refused = || {
+        let (from, _) = route.next().unwrap();
+        let failure = LinkFailure::NotTheHub { message: "a maintenance page".to_owned(), retry_after: pause };
+        match route.heard(&from, Err(failure)) {
+            Err(LinkFailure::NotTheHub { retry_after, .. }) => retry_after,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert_eq!(refused(), None, "the other address was not tried");
+    assert_eq!(refused(), pause);
+}
+
 /// The system learnt of an authority since: a client that read its roots once never sees it.
 #[test]
 fn a_client_that_finds_the_hub_nowhere_is_made_anew_every_ten_minutes() {
