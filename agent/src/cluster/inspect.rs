@@ -43,7 +43,8 @@ pub(super) async fn namespace(client: &Client, scope: &Scope, name: &str) -> Res
         };
         match list {
             List::NotServed(why) if deletes => return Err(unseen(&resource, &why)),
-            List::NotServed(_) | List::Done => {}
+            // A kind that went since discovery named it has nothing in the namespace that could be deleted with it.
+            List::NotServed(_) | List::Missing | List::Done => {}
         }
     }
     Ok(census.finish())
@@ -115,12 +116,16 @@ pub(super) async fn definition(
     match census.list(client, &resource, None).await? {
         List::Done => Ok(census.finish()),
         List::NotServed(why) => Err(unseen(&resource, &why)),
+        // The definition says that it is served. Its handler may be behind, and its objects would go with the definition.
+        List::Missing => Err(unseen(&resource, "its definition is there, and the API server does not serve it yet")),
     }
 }
 
 /// What came of listing a kind.
 enum List {
     Done,
+    /// The API server serves nothing of its group any more.
+    Missing,
     /// The API server serves no list of it, for this reason.
     NotServed(String),
 }
@@ -145,10 +150,9 @@ impl<'a> Census<'a> {
         while let Some(uri) = next {
             let page: Page<Item> = match call(client, Call::get(uri, Want::MetadataList)).await {
                 Ok(page) => page,
-                // Not served any more, at any version: then nothing of it is there.
                 Err(refused) if refused.is_kind_missing() => {
                     confirm_missing(client, &resource.kind.group, None).await?;
-                    return Ok(List::Done);
+                    return Ok(List::Missing);
                 }
                 // Some kinds can be read by name only, whatever discovery says of them.
                 Err(refused @ Refused::Status { code: 405, .. }) => {

@@ -82,13 +82,17 @@ const fn kind(root: &'static str, plural: &'static str, name: &'static str) -> K
     Kind { root, plural, name, namespaced: true, verbs: ALL_VERBS }
 }
 
-const KINDS: [Kind; 7] = [
+const KINDS: [Kind; 8] = [
     kind("/api/v1", "configmaps", "ConfigMap"),
     Kind { namespaced: false, ..kind("/api/v1", "namespaces", "Namespace") },
     kind("/apis/apps/v1", "deployments", "Deployment"),
     kind("/apis/batch/v1", "jobs", "Job"),
     kind("/apis/autoscaling/v1", "horizontalpodautoscalers", "HorizontalPodAutoscaler"),
     kind("/apis/batch/v1beta1", "cronjobs", "CronJob"),
+    Kind {
+        namespaced: false,
+        ..kind("/apis/apiextensions.k8s.io/v1", "customresourcedefinitions", "CustomResourceDefinition")
+    },
     Kind { verbs: &["create"], ..kind("/apis/authorization.k8s.io/v1", "localsubjectaccessreviews", "Review") },
 ];
 
@@ -109,7 +113,12 @@ pub(super) async fn serve(server: Arc<Mutex<ApiServer>>, request: Request<Body>)
     let (query, path) = (parts.uri.query().unwrap_or_default(), parts.uri.path());
     let mut server = server.lock().expect("no test has panicked");
     let Some((verb, about)) = verb_of(&parts.method, path, query, header("content-type"), &body) else {
-        return Ok(respond(200, None, discovery(path, server.sealed).to_string().into_bytes()));
+        let is_served = matches!(path, "/api" | "/apis") || KINDS.iter().any(|kind| kind.root == path);
+        return Ok(match is_served {
+            true => respond(200, None, discovery(path, server.sealed).to_string().into_bytes()),
+            // As the API server answers for whatever it does not serve.
+            false => respond(404, None, b"404 page not found".to_vec()),
+        });
     };
     server.asked.push((about.clone(), verb));
     let fault = server.fault.as_mut().filter(|fault| fault.verb == verb && fault.about == about);

@@ -2,6 +2,8 @@
 
 use std::sync::Mutex;
 
+use tideline_common::GroupKind;
+
 use super::super::*;
 use super::api_server::{ApiServer, Fault, Refusal, Verb, root_of, serve};
 use super::{OneNamespace, key, scope};
@@ -19,12 +21,16 @@ fn with_object(kind: &str) -> ApiServer {
 async fn inspect(mut server: ApiServer) -> Result<(u64, Option<String>, u64), Failure> {
     let shop = json!({"kind": "Namespace", "metadata": {"name": "shop", "uid": "u1", "resourceVersion": "7"}});
     server.objects.insert("/api/v1/namespaces/shop".to_owned(), shop);
+    inspect_at(server, &key()).await
+}
+
+async fn inspect_at(server: ApiServer, key: &ObjectKey) -> Result<(u64, Option<String>, u64), Failure> {
     let server = Arc::new(Mutex::new(server));
     let client = Client::new(tower::service_fn(move |request| serve(Arc::clone(&server), request)), "default");
     let executor = Executor::new(client.clone(), Arc::new(Kinds::new(client)), Arc::new(OneNamespace));
-    match executor.inspect(&scope(), &key(), &"v1".into()).await {
+    match executor.inspect(&scope(), key, &"v1".into()).await {
         Ok(Inspected::Holds { foreign, example, ours, itself }) => {
-            assert_eq!((&itself.key, &*itself.resource_version), (&key(), "7"));
+            assert_eq!((&itself.key, &*itself.resource_version), (key, "7"));
             Ok((foreign, example, ours))
         }
         Ok(Inspected::Gone) => panic!("it is there"),
@@ -62,4 +68,20 @@ async fn a_namespace_with_a_kind_that_is_deleted_and_not_listed_is_not_empty() {
         let failure = inspect(server).await.expect_err(case);
         assert_eq!(failure.reason, Reason::NotEmpty, "{case}: {failure:?}");
     }
+}
+
+/// As of a definition that was just made, or where the handlers of the API server are behind.
+#[tokio::test]
+async fn a_definition_whose_kind_is_not_served_yet_is_not_empty() {
+    let mut server = ApiServer::default();
+    let spec = json!({"group": "example.com", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
+        "versions": [{"name": "v1", "served": true, "storage": true}]});
+    let metadata = json!({"name": "widgets.example.com", "uid": "u1", "resourceVersion": "7"});
+    let definition = json!({"kind": "CustomResourceDefinition", "metadata": metadata, "spec": spec});
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
+    server.objects.insert(path.to_owned(), definition);
+    let kind = GroupKind::new("apiextensions.k8s.io", "CustomResourceDefinition");
+    let failure = inspect_at(server, &ObjectKey::new(kind, "", "widgets.example.com")).await.expect_err("it is held");
+    assert_eq!(failure.reason, Reason::NotEmpty, "{failure:?}");
+    assert!(failure.message.starts_with("Widget.example.com "), "{failure:?}");
 }
