@@ -356,6 +356,11 @@ impl Core {
         self.model.is_set_back()
     }
 
+    /// The namespace in which alone nothing is changed for that.
+    pub fn namespace_set_back(&self) -> Option<&str> {
+        self.model.later_in.as_deref().filter(|_| !self.model.is_set_back())
+    }
+
     /// How many kinds the agent was refused, for metrics.
     pub fn kinds_forbidden(&self) -> usize {
         self.model.kinds.forbidden(&self.model.forbidden_kinds).len()

@@ -334,6 +334,7 @@ impl Driver {
         self.metrics.forbidden(self.core.kinds_forbidden());
         self.metrics.keeps(self.core.stats());
         self.mode_reporter.set_back(self.core.journal_is_set_back(), &self.health);
+        self.mode_reporter.namespace_set_back(self.core.namespace_set_back());
         let concurrency = self.core.concurrency();
         if concurrency != self.concurrency {
             self.metrics.concurrency(concurrency, std::mem::replace(&mut self.concurrency, concurrency));

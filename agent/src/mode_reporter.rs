@@ -11,6 +11,7 @@ use crate::metrics::Metrics;
 pub(crate) struct ModeReporter {
     gate: Option<ReadinessGate>,
     set_back: Option<ReadinessGate>,
+    namespace_set_back: Option<String>,
 }
 
 impl ModeReporter {
@@ -76,6 +77,22 @@ impl ModeReporter {
                 self.set_back = None;
             }
             (None, false) | (Some(_), true) => {}
+        }
+    }
+
+    /// In which namespace alone objects are later than the journal.
+    pub(crate) fn namespace_set_back(&mut self, namespace: Option<&str>) {
+        if self.namespace_set_back.as_deref() == namespace {
+            return;
+        }
+        self.namespace_set_back = namespace.map(str::to_owned);
+        if let Some(namespace) = namespace {
+            warn!(
+                namespace,
+                "objects of this namespace are of later generations than the data directory knows; the agent changes \
+                 nothing there until the hub sends the desired set. Was this machine restored from a backup, or did \
+                 somebody edit the annotation tideline.dev/source?"
+            );
         }
     }
 

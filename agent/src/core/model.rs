@@ -64,6 +64,8 @@ pub(super) struct Model {
     /// Whether the whole cluster is to be emptied, or left.
     pub(super) decommission: Decommission,
     pub(super) journal_age: JournalAge,
+    /// The namespace in which objects show that the journal was set back, while no other has shown that.
+    pub(super) later_in: Option<Arc<str>>,
     /// When the API server first answered discovery or a list, if only with a refusal.
     pub(super) heard_at: Option<Monotonic>,
     /// Something could not be applied because its body was missing, since the last set was accepted.
@@ -98,6 +100,7 @@ impl Model {
             removals: BTreeMap::new(),
             decommission: Decommission::No,
             journal_age: JournalAge::Unknown,
+            later_in: None,
             heard_at: None,
             lacks_bodies: false,
             told_ahead: BTreeSet::new(),
@@ -171,6 +174,11 @@ impl Model {
         self.journal_age == JournalAge::SetBack
     }
 
+    /// Whether that goes for its namespace alone.
+    pub(in crate::core) fn is_set_back_at(&self, key: &ObjectKey) -> bool {
+        self.journal_age == JournalAge::Unknown && self.later_in.as_ref() == Some(namespace_of(key))
+    }
+
     /// Takes a look at an object into account: whether it could change a decision. None if a later look was taken.
     pub(super) fn see(&mut self, key: &ObjectKey, observed: Observed) -> Option<bool> {
         let asked = self.report_class(key).has_body();
@@ -191,4 +199,9 @@ impl Model {
         object.translate_generation();
         Some(news)
     }
+}
+
+/// The namespace that an object is in. A Namespace is in itself: who may edit it is not who may edit what else has none.
+pub(super) fn namespace_of(key: &ObjectKey) -> &Arc<str> {
+    if key.kind.is("", "Namespace") { &key.name } else { &key.namespace }
 }

@@ -7,11 +7,10 @@ use std::collections::BTreeSet;
 use tideline_common::{GroupKind, Mark, Monotonic, ObjectKey, Ownership, Reason, Uid};
 
 use crate::core::Core;
-use crate::core::decide::set_back::shows_set_back;
+use crate::core::decide::set_back::{note_set_back, shows_set_back};
 use crate::core::interface::observed::{Observed, Served};
 use crate::core::model::kinds::View;
 use crate::core::model::object::Status;
-use crate::core::model::removal::JournalAge;
 
 impl Core {
     pub(in crate::core) fn kind_served(&mut self, now: Monotonic, kind: &GroupKind, served: Served) {
@@ -136,14 +135,14 @@ impl Core {
 
     /// Takes a look at an object into account: whether it could change a decision. None if a later look was taken.
     pub(in crate::core) fn see(&mut self, key: &ObjectKey, observed: Observed) -> Option<bool> {
-        let set_back = shows_set_back(&self.model, key, observed.mark.as_deref());
+        let set_back = shows_set_back(&self.model, key, &observed);
         let facts: Vec<_> = observed.terminal.map_or_else(Vec::new, |fact| {
             let sources = self.model.sources_of(key, &observed.uid, observed.mark.as_deref());
             sources.into_iter().map(|source| (source, fact)).collect()
         });
         let news = self.model.see(key, observed)?;
         if set_back {
-            self.model.journal_age = JournalAge::SetBack;
+            note_set_back(&mut self.model, key);
         }
         self.guards.gates.update(&self.model, key);
         self.reporting.associates.update(&self.model, key);

@@ -7,7 +7,7 @@ use tideline_common::{
 };
 
 use super::Cluster;
-use super::objects::{Local, Managed, is_definition, is_job};
+use super::objects::{Local, Managed, is_job};
 use crate::core::{
     Applied, Compared, Created, Deleted, Difference, Failure, FieldConflict, Inspected, LocalField, Marked, NotDone,
     Observed, Op, OpResult, Orphaned, OwnershipTransferred, Served, Values,

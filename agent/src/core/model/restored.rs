@@ -83,6 +83,7 @@ impl Model {
         let Some((me, mark)) = self.me().zip(mark) else { return false };
         if mark.ownership(me, key) != Ownership::Ours
             || self.journal_age == JournalAge::SetBack
+            || self.is_set_back_at(key)
             || self.desired.get(key).is_some()
             // An approval was for the object that was there before.
             || self.open_removals_of(key).any(|(_, removal)| removal.cause != Cause::Approved)

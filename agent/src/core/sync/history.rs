@@ -17,6 +17,7 @@ use crate::core::Core;
 use crate::core::decide::remove::Verdict;
 use crate::core::interface::write::Write;
 use crate::core::model::change::Change;
+use crate::core::model::namespace_of;
 use crate::core::model::removal::{JournalAge, Removal, RemovalState};
 
 const BROKEN: &str = "the hub lost history that its clusters have seen; this agent removes nothing until its newer store is \
@@ -68,6 +69,12 @@ impl Core {
     /// The hub has said what the target is to hold: removals in the journal are part of that, or void.
     pub(in crate::core) fn journal_is_current(&mut self) {
         if std::mem::replace(&mut self.model.journal_age, JournalAge::Current) != JournalAge::Current {
+            if let Some(namespace) = self.model.later_in.take() {
+                let doubted = self.model.objects.keys().filter(|key| *namespace_of(key) == namespace);
+                for key in doubted.cloned().collect::<Vec<_>>() {
+                    self.enqueue(&key);
+                }
+            }
             let waiting: Vec<_> = self.model.removals.keys().map(|tombstone| tombstone.key.clone()).collect();
             for key in waiting {
                 self.enqueue_removals(&key);

@@ -13,7 +13,7 @@ use crate::core::Core;
 use crate::core::decide::plan;
 use crate::core::decide::plan::{Decision, NoAction, Situation};
 use crate::core::decide::ran::{VANISHED, is_gone_unread};
-use crate::core::decide::set_back::lists_first;
+use crate::core::decide::set_back::{NAMESPACE_SET_BACK, lists_first};
 use crate::core::interface::effect::{ApplyTakeover, Effect, Effects, Op};
 use crate::core::interface::write::AppliedRecord;
 use crate::core::model::kinds::View;
@@ -133,6 +133,16 @@ impl Core {
         if self.model.objects.get(key).is_none_or(|object| object.work.is_in_flight()) {
             // It is queued again when that ends, as what was not tried is.
             return;
+        }
+        if self.model.is_set_back_at(key) {
+            // Its wave goes on elsewhere; it is looked at again once the hub was heard.
+            return self.conclude(
+                now,
+                key,
+                Progress::Pending,
+                Some(Reason::Unavailable),
+                NAMESPACE_SET_BACK.to_owned(),
+            );
         }
         self.rename_policy(&entry, policy.as_deref());
         let Some(object) = self.model.objects.get_mut(key) else { return };

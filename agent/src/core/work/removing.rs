@@ -14,6 +14,7 @@ use crate::core::decide::approve::is_approved_in_advance;
 use crate::core::decide::fuse::Passage;
 use crate::core::decide::plan::{ILLEGIBLE, is_made_once};
 use crate::core::decide::remove::{Evidence, Ground, Inspection, Verdict, may_delete};
+use crate::core::decide::set_back::NAMESPACE_SET_BACK;
 use crate::core::interface::effect::{Effects, Op};
 use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
 use crate::core::model::disk::Then;
@@ -103,6 +104,10 @@ impl Core {
         }
         if self.lapses(now, tombstone) {
             return;
+        }
+        if self.model.is_set_back_at(key) {
+            self.removal_state(now, tombstone, RemovalState::Held(Reason::Unavailable, NAMESPACE_SET_BACK.to_owned()));
+            return self.retry_removal(now, tombstone, None);
         }
         if self.model.is_spared(tombstone) {
             return match live {

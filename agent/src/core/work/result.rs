@@ -193,7 +193,7 @@ impl Core {
                 self.stands(now, entry, policy, (write, None), *observed, &[])
             }
             Ok(Created::Exists(observed)) => {
-                read_by_itself(&mut self.model, key, observed.mark.as_deref());
+                read_by_itself(&mut self.model, key, &observed);
                 let Some(object) = self.model.objects.get_mut(key) else { return FollowUp::Requeue };
                 object.presence.found_by_creation(Seen::from(&*observed));
                 let failures = object.work.failures();
@@ -404,7 +404,7 @@ impl Core {
 
     fn may_replace(&self, entry: &Entry, policy: &ApplyPolicy, uid: &Uid) -> Option<Authorised> {
         // While history is broken nothing is deleted, not even to be created again.
-        if !self.may_remove() || self.sync.is_broken() {
+        if !self.may_remove() || self.sync.is_broken() || self.model.is_set_back_at(&entry.key) {
             return None;
         }
         let object = self.model.objects.get(&entry.key)?;
@@ -523,7 +523,7 @@ impl Core {
             }
             Ok(Step::Inspected { foreign: 0, ours: 0, itself, .. }) => {
                 if let Some(me) = self.model.me() {
-                    read_by_itself(&mut self.model, key, itself.mark.as_deref());
+                    read_by_itself(&mut self.model, key, &itself);
                     let seen = Box::new(Seen::from(&*itself));
                     let found = LiveRead::Inside(Inspection { foreign: 0, ours: 0 }, seen);
                     self.begin_removal(now, me, tombstone, found, out);
@@ -590,7 +590,7 @@ impl Core {
             Err(failure) => return self.removed(now, tombstone, Err(failure.into()), out),
         };
         let Some(me) = self.model.me() else { return FollowUp::BackOff(None) };
-        read_by_itself(&mut self.model, &tombstone.key, observed.mark.as_deref());
+        read_by_itself(&mut self.model, &tombstone.key, &observed);
         let found = LiveRead::There(Box::new(Seen::from(&*observed)));
         self.begin_removal(now, me, tombstone, found, out);
         let waits = self.model.objects.get(&tombstone.key).is_some_and(|object| object.work.is_waiting());

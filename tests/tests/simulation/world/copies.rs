@@ -1,7 +1,9 @@
 //! Two agents with one identity: a data directory was copied, or the Secret alone.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
+use tideline_agent::simulated_cluster::is_namespace;
 use tideline_common::{ApplyMode, Digest, Entry, InstanceId, ObjectKey, Uid};
 use tideline_hub::link::core as link;
 
@@ -187,21 +189,23 @@ impl World {
         self.heal();
     }
 
-    /// Whether an object was applied of a later generation than this journal knows, and is kept as its source says.
+    /// Whether objects of two namespaces, which are kept as their sources say, were applied of later generations than this
+    /// journal knows, and nobody else manages some of them, who may have edited their marks.
     pub(crate) fn has_later_than(&self, journal: &Journal) -> bool {
-        let follows = |entry: &&Entry| {
+        let follows = |entry: &&Arc<Entry>| {
             let policy = journal.policies.get(&entry.policy);
             !entry.implied && policy.is_some_and(|policy| policy.mode == ApplyMode::Continuous)
         };
-        journal.entries.values().map(|entry| &**entry).filter(follows).any(|entry| {
-            let mark = self
-                .cluster
-                .objects
-                .get(&entry.key)
-                .filter(|local| local.label.is_some())
-                .and_then(|local| local.mark.as_ref());
-            mark.is_some_and(|mark| mark.source.uid == entry.source.uid && mark.generation > entry.generation)
-        })
+        let later = journal.entries.values().filter(follows).filter(|entry| {
+            let observed = self.cluster.observed(&entry.key);
+            observed.filter(|it| it.labelled && it.managed.is_some() && it.others.is_none()).is_some_and(|it| {
+                it.mark.is_some_and(|mark| mark.source.uid == entry.source.uid && mark.generation > entry.generation)
+            })
+        });
+        let namespace =
+            |key: &ObjectKey| if is_namespace(&key.kind) { key.name.clone() } else { key.namespace.clone() };
+        let namespaces: BTreeSet<_> = later.map(|entry| namespace(&entry.key)).collect();
+        namespaces.len() > 1
     }
 
     /// The latest generation applied of each of our objects.
