@@ -87,6 +87,9 @@ impl Cluster {
     }
 
     pub fn served(&self, kind: &GroupKind) -> Served {
+        if self.faults.unserved.contains(kind) {
+            return Served::No;
+        }
         let defined = |key: &ObjectKey, local: &Local| is_definition(&key.kind) && !local.deleting;
         if *kind == widget() && !self.objects.iter().any(|(key, local)| defined(key, local)) {
             return Served::No;
@@ -144,6 +147,15 @@ impl Cluster {
     pub fn ownership(&self, key: &ObjectKey) -> Option<Ownership> {
         let mark = self.objects.get(key)?.mark.as_ref()?;
         Some(mark.ownership(self.agent, key))
+    }
+
+    /// The definition of a kind serves no version, or does again. Its objects stay.
+    pub fn serve(&mut self, kind: &GroupKind, serves: bool) {
+        self.faults.unserved.remove(kind);
+        if !serves {
+            self.faults.unserved.insert(kind.clone());
+        }
+        self.news.push(News::Served(kind.clone()));
     }
 
     pub fn back_up(&self) -> Backup {

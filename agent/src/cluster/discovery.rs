@@ -1,19 +1,25 @@
 //! Which kinds the API server serves: read once per group and version, and again when one is missing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIGroupList, APIResourceList, APIVersions};
 use kube::Client;
 use serde::de::DeserializeOwned;
-use tideline_common::GroupKind;
+use tideline_common::{GroupKind, Reason};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, OnceCell};
 
 use super::failure::{Failure, Refused};
+use super::pages::{Item, Page};
 use super::request::{Call, Want, call};
 use super::resource::{Resource, root, segment};
+use super::watch::PAGE_METADATA;
+
+/// The collection of all definitions.
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 
 /// How long an answer without the wanted kind is believed. A missing kind that many objects need is asked for once.
 const MISSING_FOR: Duration = Duration::from_millis(900);
@@ -65,6 +71,8 @@ struct Readings {
     kinds: BTreeMap<(Arc<str>, Arc<str>), Reading<Group>>,
     /// The versions of a group, the preferred one first; read only where a kind is not at the version that is wanted.
     versions: BTreeMap<Arc<str>, Reading<Vec<Arc<str>>>>,
+    /// The kinds of a group that definitions define, served or not; read only where one is not served.
+    definitions: BTreeMap<Arc<str>, Reading<BTreeSet<Arc<str>>>>,
 }
 
 /// The cache of discovery.
@@ -113,7 +121,7 @@ impl Kinds {
     pub(super) async fn resolve(&self, kind: &GroupKind, version: &Arc<str>) -> Result<Arc<Resource>, Unresolved> {
         let missing = || {
             Unresolved::Missing(Failure::new(
-                tideline_common::Reason::KindMissing,
+                Reason::KindMissing,
                 format!(
                     "the API server does not serve {kind} at {version}; install its CustomResourceDefinition or API server"
                 ),
@@ -128,11 +136,43 @@ impl Kinds {
         group.get(&kind.kind).cloned().ok_or_else(missing)
     }
 
+    /// Confirms that nothing is left of a kind that is not served. The API server keeps what is of a kind as long as a
+    /// CustomResourceDefinition defines it, also where that serves no version for a while.
+    ///
+    /// An aggregated API server keeps its objects itself, and nothing of one that is not registered any more can be seen.
+    pub(super) async fn confirm_gone(&self, kind: &GroupKind) -> Result<(), Failure> {
+        // The group of a definition is a domain.
+        if !kind.group.contains('.') {
+            return Ok(());
+        }
+        let held = |why: &str| {
+            Failure::new(
+                Reason::KindMissing,
+                format!("the API server does not serve {kind}, and its objects may be kept: {why}"),
+            )
+        };
+        let reading = {
+            let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+            let reading = readings.definitions.entry(Arc::clone(&kind.group)).or_insert_with(Reading::fresh);
+            if !reading.is_believed() {
+                *reading = Reading::fresh();
+            }
+            reading.clone()
+        };
+        match reading.what.get_or_try_init(|| read_definitions(&self.client, &kind.group)).await {
+            Ok(kinds) if kinds.contains(&kind.kind) => Err(held("its CustomResourceDefinition is there")),
+            Ok(_) => Ok(()),
+            Err(failure) if failure.reason == Reason::Forbidden => Err(held(&failure.message)),
+            Err(failure) => Err(failure),
+        }
+    }
+
     /// Forgets a group: a definition changed, or an answer contradicts what was read.
     pub(super) fn forget(&self, group: &str) {
         let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
         readings.kinds.retain(|(known, _), _| &**known != group);
         readings.versions.remove(group);
+        readings.definitions.remove(group);
     }
 
     /// Forgets everything and wakes callers that wait for a kind: some CustomResourceDefinition changed.
@@ -232,6 +272,30 @@ async fn read_versions(client: &Client, group: &Arc<str>) -> Result<Vec<Arc<str>
         }
         Err(refused) => Err(Unresolved::Failed(refused.failure())),
     }
+}
+
+/// The kinds that definitions of this group define. A definition is called by the plural of its kind and its group, and who only
+/// lists the metadata of all of them reads few.
+async fn read_definitions(client: &Client, group: &str) -> Result<BTreeSet<Arc<str>>, Failure> {
+    let mut kinds = BTreeSet::new();
+    let suffix = format!(".{group}");
+    let first = format!("{DEFINITIONS}?limit={PAGE_METADATA}");
+    let mut next = Some(first.clone());
+    while let Some(uri) = next {
+        let page: Page<Item> = call(client, Call::get(uri, Want::MetadataList)).await?;
+        let (items, following) = page.turn(&first);
+        let names = items.into_iter().filter_map(|item| item.metadata.name);
+        for name in names.filter(|name| name.strip_suffix(&suffix).is_some_and(|plural| !plural.contains('.'))) {
+            let uri = format!("{DEFINITIONS}/{}", segment(&name)?);
+            match call::<CustomResourceDefinition>(client, Call::get(uri, Want::Whole)).await {
+                Ok(definition) => drop(kinds.insert(definition.spec.names.kind.into())),
+                Err(refused) if refused.is_object_missing() => {}
+                Err(refused) => return Err(refused.into()),
+            }
+        }
+        next = following;
+    }
+    Ok(kinds)
 }
 
 fn read_list(group: &Arc<str>, version: &Arc<str>, list: &APIResourceList) -> Group {

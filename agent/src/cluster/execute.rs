@@ -171,6 +171,21 @@ impl Executor {
         self.target_of(key, resource, impersonate)
     }
 
+    /// The same, or none where the object is gone with its kind.
+    async fn target_unless_gone<'a>(
+        &'a self,
+        key: &'a ObjectKey,
+        version: &Arc<str>,
+        impersonate: Option<&'a Impersonation>,
+    ) -> Result<Option<Target<'a>>, Failure> {
+        match self.target_at_any(key, version, impersonate).await {
+            Err(failure) if failure.reason == Reason::KindMissing => {
+                self.kinds.confirm_gone(&key.kind).await.map(|()| None)
+            }
+            target => target.map(Some),
+        }
+    }
+
     fn target_of<'a>(
         &'a self,
         key: &'a ObjectKey,
@@ -363,11 +378,7 @@ impl Executor {
         uid: &Uid,
         impersonate: Option<&Impersonation>,
     ) -> Result<Deleted, Stopped> {
-        let target = match self.target_at_any(key, version, impersonate).await {
-            // Nothing is left of a kind that is not served any more.
-            Err(failure) if failure.reason == Reason::KindMissing => return Ok(Deleted::Gone),
-            target => target?,
-        };
+        let Some(target) = self.target_unless_gone(key, version, impersonate).await? else { return Ok(Deleted::Gone) };
         let options = json!({
             "apiVersion": "v1",
             "kind": "DeleteOptions",
@@ -395,10 +406,7 @@ impl Executor {
         (key, version, impersonate): (&ObjectKey, &Arc<str>, Option<&Impersonation>),
         uid: &Uid,
     ) -> Result<Orphaned, Stopped> {
-        let target = match self.target_at_any(key, version, impersonate).await {
-            Err(failure) if failure.reason == Reason::KindMissing => return Ok(Orphaned::Gone),
-            target => target?,
-        };
+        let Some(target) = self.target_unless_gone(key, version, impersonate).await? else { return Ok(Orphaned::Gone) };
         let Some(object) = target.read_metadata().await? else { return Ok(Orphaned::Gone) };
         // Under the same UID it may be another hub's since it was judged.
         if !object.is(uid) || target.decode(scope, object.clone())?.is_anothers(*scope) {
@@ -433,7 +441,7 @@ impl Executor {
     }
 
     async fn get(&self, scope: &Scope, key: &ObjectKey, version: &Arc<str>) -> Result<Option<Box<Observed>>, Refused> {
-        let target = self.target_at_any(key, version, None).await?;
+        let Some(target) = self.target_unless_gone(key, version, None).await? else { return Ok(None) };
         let object = target.read().await?;
         Ok(object.map(|object| target.decode(scope, object)).transpose()?)
     }

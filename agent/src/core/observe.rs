@@ -16,6 +16,7 @@ impl Core {
     pub(in crate::core) fn kind_served(&mut self, now: Monotonic, kind: &GroupKind, served: Served) {
         if self.model.kinds.served(kind, served) {
             if served == Served::No {
+                self.model.restored.not_served(kind);
                 self.unsee(kind, |_| true);
                 self.audit.copies.listed(kind, &BTreeSet::new());
             }
@@ -57,6 +58,11 @@ impl Core {
         self.model.kinds.listed(kind);
         let before = self.model.restored.has_listed(kind);
         let listed: BTreeSet<ObjectKey> = objects.iter().map(|observed| observed.key.clone()).collect();
+        for key in self.model.restored.of_kind(kind) {
+            if !listed.contains(&key) {
+                self.model.came_back_no_more(&key);
+            }
+        }
         self.unsee(kind, |key| !listed.contains(key));
         self.audit.copies.listed(kind, &listed);
         for observed in objects {
@@ -185,7 +191,6 @@ impl Core {
         for key in self.model.keys_of(kind) {
             if gone(&key) {
                 self.model.compact_if_many();
-                self.model.came_back_no_more(&key);
                 if let Some(object) = self.model.objects.get_mut(&key) {
                     let stood = object.seen().is_some();
                     object.unsee();

@@ -16,6 +16,8 @@ pub struct Faults {
     pub slow: bool,
     /// Kinds that cannot be listed.
     pub unlistable: BTreeSet<GroupKind>,
+    /// Kinds whose definitions serve no version for a while.
+    pub unserved: BTreeSet<GroupKind>,
     /// What may not be read, nor its kind watched.
     pub unreadable: BTreeSet<ObjectKey>,
     /// Whose metadata may not be written.
@@ -35,6 +37,9 @@ impl Faults {
     pub(super) fn refuses(&self, op: &Op) -> Option<Failure> {
         if let Some(reason) = self.outage {
             return Some(Failure::new(reason, "an outage"));
+        }
+        if self.unserved.contains(&op.key().kind) {
+            return Some(Failure::new(Reason::KindMissing, "its definition is there"));
         }
         let forbidden = match op {
             Op::Get { key, .. } => self.unreadable.contains(key),

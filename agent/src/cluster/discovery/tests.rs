@@ -95,3 +95,31 @@ async fn a_group_that_is_named_and_cannot_be_read_is_neither_served_nor_not() {
     let (kind, version) = deployment();
     assert!(is_unknown(&kinds([("/apis", groups(&[("apps", &["v1"])]))]).find(&kind, &version).await));
 }
+
+/// Its objects are there as long as something defines their kind.
+#[tokio::test]
+async fn a_kind_that_is_not_served_is_gone_where_all_definitions_can_be_read_and_none_is_its_own() {
+    let definition = |kind: &str| {
+        json!({"spec": {"group": "example.com", "scope": "Namespaced", "names": {"kind": kind, "plural": "widgets"},
+            "versions": [{"name": "v1", "served": false, "storage": true}]}})
+    };
+    let list = |names: &[&str]| {
+        let items: Vec<_> = names.iter().map(|name| json!({"metadata": {"name": name}})).collect();
+        json!({"metadata": {}, "items": items})
+    };
+    let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
+    for (case, documents, gone) in [
+        ("defined", vec![(DEFINITIONS, list(&["widgets.example.com"])), (path, definition("Widget"))], false),
+        ("another kind", vec![(DEFINITIONS, list(&["widgets.example.com"])), (path, definition("Gadget"))], true),
+        ("another group", vec![(DEFINITIONS, list(&["widgets.more.example.com"]))], true),
+        ("nothing is defined", vec![(DEFINITIONS, list(&[]))], true),
+        ("definitions cannot be listed", vec![], false),
+    ] {
+        let confirmed = kinds(documents).confirm_gone(&widget().0).await;
+        assert_eq!(confirmed.is_ok(), gone, "{case}: {confirmed:?}");
+        if let Err(failure) = confirmed {
+            assert_eq!(failure.reason, Reason::KindMissing, "{case}: {failure:?}");
+        }
+    }
+    assert!(kinds([]).confirm_gone(&deployment().0).await.is_ok(), "nothing defines what is built in");
+}

@@ -204,9 +204,13 @@ impl Core {
             if self.model.kinds.view_of(&kind) != View::Missing {
                 return out.push(Effect::ListMetadata { id, kind, version });
             }
-            // There is nothing to list, and that has been reported.
+            // There is nothing to list, and that has been reported. Whether it is not served for good, so that what was restored
+            // is gone, no list tells.
             if !second {
                 self.count_failing(&kind);
+                for key in self.model.restored.of_kind(&kind) {
+                    self.work.read(key, ReadFor::Write);
+                }
             }
         }
         match std::mem::take(&mut self.audit.patrol.stage) {
@@ -292,6 +296,9 @@ impl Core {
                 }
             }
         } else {
+            if result.as_ref().is_err_and(|failure| failure.reason == Reason::KindMissing) {
+                self.model.restored.not_served(&kind);
+            }
             listing.suspects.retain(|key, _| key.kind != kind);
             if !self.audit.patrol.is_second() {
                 self.count_unknown(&kind);

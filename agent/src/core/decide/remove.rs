@@ -136,11 +136,12 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
     let Some(seen) = seen else {
         return match (record, view) {
             // Not seen by its label, which it may have lost or exchanged: the same object may be another hub's by now. And a
-            // kind that may not be listed is never current.
-            (Some(_), View::Current) | (_, View::Lost) => Verdict::Read,
+            // kind that may not be listed is never current. One that is not served may be again: only a read tells whether its
+            // objects are gone with it.
+            (Some(_), View::Current) | (_, View::Lost | View::Missing) => Verdict::Read,
             // Created, or found there, and unassigned again before anything showed it.
             (None, View::Current) if unshown => Verdict::Read,
-            (_, View::Missing) | (None, View::Current) => Verdict::Forget,
+            (None, View::Current) => Verdict::Forget,
             (_, View::Unlisted | View::Unknown | View::NamespaceExcluded) => Verdict::Wait,
         };
     };

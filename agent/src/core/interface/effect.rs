@@ -149,13 +149,30 @@ pub enum Op {
     Orphan { key: ObjectKey, version: Arc<str>, uid: Uid, impersonate: Option<Arc<Impersonation>> },
     /// Lists what a namespace holds, or the objects of a CRD's kind, and then reads the namespace or CRD itself.
     Inspect { key: ObjectKey, version: Arc<str> },
-    /// Reads one object, whatever its labels; `Written` or `Gone`.
+    /// Reads one object, whatever its labels. It is gone with its kind where nothing defines that any more; where that is not
+    /// known, the read fails as `KindMissing`.
     Get { key: ObjectKey, version: Arc<str> },
     /// Reads the object with this UID and says in which fields it differs from what was applied; changes nothing.
     Compare { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark>, uid: Uid },
 }
 
 impl Op {
+    /// The object that it is about.
+    pub fn key(&self) -> &ObjectKey {
+        match self {
+            Self::Create { entry, .. }
+            | Self::DryRunCreate { entry, .. }
+            | Self::Apply { entry, .. }
+            | Self::TransferOwnership { entry, .. }
+            | Self::Compare { entry, .. } => &entry.key,
+            Self::ReTarget { key, .. }
+            | Self::Delete { key, .. }
+            | Self::Orphan { key, .. }
+            | Self::Inspect { key, .. }
+            | Self::Get { key, .. } => key,
+        }
+    }
+
     /// Whether it may change anything at the cluster.
     pub(in crate::core) fn writes(&self) -> bool {
         match self {

@@ -20,7 +20,7 @@ pub(in crate::core) enum View {
     Unlisted,
     /// Discovery failed.
     Unknown,
-    /// The cluster does not serve the kind, so there are no objects of it.
+    /// The cluster does not serve the kind, so nothing can be done about objects of it. They may show again when it does.
     Missing,
     /// What is not seen is not there.
     Current,

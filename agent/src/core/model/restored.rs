@@ -20,7 +20,7 @@ pub(in crate::core) struct Restored {
     objects: BTreeMap<ObjectKey, Uid>,
     /// Kinds that ever had an object, in this run or an earlier one, each with the version last named.
     kinds: BTreeMap<GroupKind, Arc<str>>,
-    /// Kinds that were listed completely in this run.
+    /// Kinds that were listed completely in this run, and are served since.
     listed: BTreeSet<GroupKind>,
 }
 
@@ -32,18 +32,30 @@ impl Restored {
         }
     }
 
+    /// A kind is not served, for a while or for good. What shows when it is served again may have been there all the time, so its
+    /// next list counts as its first.
+    pub(in crate::core) fn not_served(&mut self, kind: &GroupKind) {
+        self.listed.remove(kind);
+    }
+
     /// Whether a kind was listed completely in this run.
     pub(in crate::core) fn has_listed(&self, kind: &GroupKind) -> bool {
         self.listed.contains(kind)
     }
 
-    /// Whether it was there in an earlier run, and its kind was not listed in this one.
+    /// Whether it was there in an earlier run, or before its kind was not served any more, and its kind was not listed since.
     pub(in crate::core) fn awaits(&self, key: &ObjectKey) -> bool {
         self.objects.contains_key(key) && !self.listed.contains(&key.kind)
     }
 
     pub(in crate::core) fn is(&self, key: &ObjectKey, uid: &Uid) -> bool {
         self.objects.get(key) == Some(uid)
+    }
+
+    /// Those of a kind.
+    pub(in crate::core) fn of_kind(&self, kind: &GroupKind) -> Vec<ObjectKey> {
+        let from = ObjectKey::new(kind.clone(), "", "");
+        self.objects.range(from..).map(|(key, _)| key).take_while(|key| key.kind == *kind).cloned().collect()
     }
 
     /// Every kind that ever had an object.

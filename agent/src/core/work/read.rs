@@ -67,6 +67,7 @@ impl Core {
             }
             Ok(None) => {
                 let stood = self.model.objects.get(key).is_some_and(|object| object.seen().is_some());
+                self.model.came_back_no_more(key);
                 if self.model.desired.get(key).is_some()
                     && let Some(object) = self.model.objects.get_mut(key)
                 {

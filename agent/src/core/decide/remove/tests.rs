@@ -235,7 +235,7 @@ fn only_our_own_objects_are_deleted() {
             not there, as far as was shown                 Read
             not seen, the watch is lost                    Read
             not seen, its kind not yet listed              Wait
-            its kind is not served                         Forget
+            its kind is not served                         Read
             being deleted                                  Hold(Finalizing)
             in a namespace that is not kept any more       Hold(OtherNamespace)
             in a namespace that never was kept             Forget

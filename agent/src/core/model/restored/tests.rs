@@ -88,17 +88,56 @@ fn a_restored_object_is_not_reported_gone_while_its_kind_cannot_be_listed() {
 
 #[test]
 fn an_object_present_at_the_start_counts_as_left_behind() {
+    let mut world = world_with_what_was_left();
+    assert_held(&world, Reason::HistoryLost, &back());
+    // Also when the watch breaks and shows it once more.
+    world.lose_watch(&back().kind);
+    world.quiesce();
+    assert_held(&world, Reason::HistoryLost, &back());
+}
+
+/// A world in which lost history has left one object behind.
+fn world_with_what_was_left() -> World {
     let mut world = world_without(&back());
     world.cluster.faults.deaf = true;
     restore(&mut world, &back());
     world.crash();
     world.cluster.faults.deaf = false;
     world.quiesce();
-    assert_held(&world, Reason::HistoryLost, &back());
-    // Also when the watch breaks and shows it once more.
-    world.lose_watch(&back().kind);
+    world
+}
+
+/// The versions of its definition are switched off and on again, say.
+#[test]
+fn what_shows_again_with_its_kind_is_held_as_before() {
+    let restored = world_with_what_came_back().0;
+    for (mut world, reason) in [(world_with_what_was_left(), Reason::HistoryLost), (restored, Reason::Restored)] {
+        assert_held(&world, reason, &back());
+        for patrols in [false, true] {
+            world.cluster.serve(&back().kind, false);
+            world.quiesce();
+            if patrols {
+                world.run_for(PATROLS);
+            }
+            world.cluster.serve(&back().kind, true);
+            world.quiesce();
+            assert_held(&world, reason, &back());
+        }
+    }
+}
+
+#[test]
+fn what_was_restored_ends_with_its_kind() {
+    let (mut world, _) = world_with_what_came_back();
+    world.cluster.serve(&back().kind, false);
     world.quiesce();
-    assert_held(&world, Reason::HistoryLost, &back());
+    assert_held(&world, Reason::Restored, &back());
+    // Its definition goes as well, and nothing tells of that.
+    world.cluster.objects.remove(&back());
+    world.cluster.faults.unserved.clear();
+    world.run_for(PATROLS);
+    assert_eq!(held(&world, Reason::Restored), 0);
+    assert!(world.journal.came_back.is_empty());
 }
 
 #[test]

@@ -340,3 +340,25 @@ fn an_entry_that_comes_during_a_deletion_is_tried_though_the_deletion_fails() {
     assert!(!world.cluster.objects.contains_key(&other), "its removal waits");
     assert_eq!(world.removals(), 0);
 }
+
+/// The objects are there all the time, and under our mark.
+#[test]
+fn a_removal_is_not_done_because_its_kind_is_not_served_for_a_while() {
+    let [key, other] = [key("apps", "Deployment", "web"), key("", "ConfigMap", "other")];
+    let mut world = World::new(3);
+    world.hub.put(&key, 1, 1);
+    world.hub.put(&other, 1, 1);
+    world.heal();
+    world.quiesce();
+    world.cluster.serve(&key.kind, false);
+    world.quiesce();
+    world.hub.remove(&key);
+    world.quiesce();
+    assert_eq!(world.removals(), 1);
+    assert_eq!(world.hub.held(Reason::KindMissing).collect::<Vec<_>>(), [&key]);
+    world.cluster.serve(&key.kind, true);
+    world.quiesce();
+    assert_eq!(world.removals(), 0);
+    assert!(!world.cluster.objects.contains_key(&key));
+    world.check_converged();
+}
