@@ -414,6 +414,7 @@ impl Core {
         }
         if let Some(watch) = self.model.kinds.take_change() {
             self.audit.copies.watched(&watch);
+            self.audit.unexplained.watched(&watch);
             out.push(Effect::Watch(watch));
         }
         self.model.compact();

@@ -19,6 +19,7 @@ impl Core {
                 self.model.restored.not_served(kind);
                 self.unsee(kind, |_| true);
                 self.audit.copies.listed(kind, &BTreeSet::new());
+                self.audit.unexplained.listed(kind, &BTreeSet::new());
             }
             self.enqueue_kind(now, kind);
         }
@@ -65,6 +66,7 @@ impl Core {
         }
         self.unsee(kind, |key| !listed.contains(key));
         self.audit.copies.listed(kind, &listed);
+        self.audit.unexplained.listed(kind, &listed);
         for observed in objects {
             let key = observed.key.clone();
             if self.take_in(now, observed, before) {
@@ -99,8 +101,14 @@ impl Core {
         } else {
             self.audit.copies.cleared(&key);
         }
+        let known = self.model.objects.contains_key(&key);
+        if ownership == Some(Ownership::Ours) && !known && !self.model.has_room_for_unexplained() {
+            self.audit.unexplained.found(&key, &observed.uid);
+            return false;
+        }
+        self.audit.unexplained.cleared(&key);
         // Copies and strangers that only carry our label are none of our business otherwise.
-        if ownership != Some(Ownership::Ours) && !self.model.objects.contains_key(&key) {
+        if ownership != Some(Ownership::Ours) && !known {
             return false;
         }
         self.may_have_come_back(&key, &observed.uid, observed.mark.as_deref(), listed);
@@ -174,6 +182,7 @@ impl Core {
 
     pub(in crate::core) fn vanished(&mut self, now: Monotonic, key: &ObjectKey, uid: &Uid) {
         self.audit.copies.vanished(key, uid);
+        self.audit.unexplained.vanished(key, uid);
         if self.model.restored.is(key, uid) {
             self.model.came_back_no_more(key);
         }

@@ -91,6 +91,8 @@ enum Matter {
     Withheld,
     Failing,
     Held,
+    /// Like what is held, and beyond what an account is kept of.
+    TooMany,
     /// Known and reported.
     Foreign,
     Suspect(Finding),
@@ -260,6 +262,9 @@ impl Core {
             let listed = Seen::of_listed(item);
             // Nothing follows from an item that cannot be read.
             let matter = listed.as_ref().map_or(Matter::Busy, |seen| matter(&self.model, me, &item.key, Some(seen)));
+            if matter == Matter::TooMany {
+                self.audit.unexplained.listed_in(&item.key, list);
+            }
             self.judge(now, &item.key, listed, matter);
             self.model.compact_if_many();
         }
@@ -288,6 +293,7 @@ impl Core {
         let Some(kind) = listing.kind.take() else { return };
         if result.is_ok() {
             self.audit.copies.list_ended(&kind, list);
+            self.audit.unexplained.list_ended(&kind, list);
             self.model.restored.listed(&kind);
             for key in self.model.keys_of(&kind) {
                 if self.model.objects.last_listed_in(&key).is_some_and(|last| last != list) {
@@ -318,7 +324,7 @@ impl Core {
                     Matter::Nothing | Matter::Busy => {}
                     Matter::Withheld => tally.withheld += 1,
                     Matter::Failing => tally.failing += 1,
-                    Matter::Held => tally.held += 1,
+                    Matter::Held | Matter::TooMany => tally.held += 1,
                     Matter::Foreign => tally.foreign += 1,
                     Matter::Suspect(_) => {
                         if listing.suspects.len() < SUSPECTS_MAX {
@@ -372,6 +378,10 @@ impl Core {
             }
         }
         let is_there = listed.is_some();
+        // What came meanwhile may have taken the last place.
+        if is_there && !self.model.objects.contains_key(key) && !self.model.has_room_for_unexplained() {
+            return;
+        }
         if let Some(listed) = listed {
             self.may_have_come_back(key, &listed.uid, listed.mark.as_deref(), suspicion.listed);
             self.take_listed(key, listed);
@@ -527,6 +537,7 @@ fn matter_of_other(model: &Model, me: Me, key: &ObjectKey, object: Option<&Objec
     match listed.mark.as_ref().map(|mark| mark.ownership(me, key)) {
         _ if listed.deleting || object.is_some_and(is_busy) => Matter::Busy,
         Some(Ownership::Ours) if known => Matter::Held,
+        Some(Ownership::Ours) if object.is_none() && !model.has_room_for_unexplained() => Matter::TooMany,
         Some(Ownership::Ours) => Matter::Suspect(Finding::Orphaned),
         Some(Ownership::Copy | Ownership::Foreign) | None if recorded => Matter::Held,
         Some(Ownership::Copy | Ownership::Foreign) | None => Matter::Foreign,

@@ -114,6 +114,10 @@ impl Objects {
         }
     }
 
+    pub(in crate::core) fn len(&self) -> usize {
+        self.slots.len()
+    }
+
     pub(in crate::core) fn contains_key(&self, key: &ObjectKey) -> bool {
         self.slots.contains_key(key)
     }

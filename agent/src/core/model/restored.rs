@@ -15,6 +15,17 @@ use super::Model;
 use super::removal::{Cause, JournalAge};
 use crate::core::interface::write::{RestoredObject, Write};
 
+/// Objects that nothing explains of which an account is kept at any target: those that came back from one backup of a small set,
+/// at some 1 KiB each with journal and report, so 10 MiB. Few in tests, which have few objects.
+const UNEXPLAINED_MIN: usize = if cfg!(test) { 64 } else { 10_000 };
+/// The same by objects assigned: a backup of all of them may be restored beside what lost history has left of another set.
+const UNEXPLAINED_PER_ASSIGNED: usize = 2;
+
+/// Of how many objects that nothing explains an account is kept, where so many are assigned.
+pub(in crate::core) fn unexplained_max(assigned: usize) -> usize {
+    (UNEXPLAINED_PER_ASSIGNED * assigned).max(UNEXPLAINED_MIN)
+}
+
 #[derive(Debug, Default)]
 pub(in crate::core) struct Restored {
     objects: BTreeMap<ObjectKey, Uid>,
@@ -73,11 +84,23 @@ impl Model {
     ) {
         self.restored.kinds.extend(kinds);
         for RestoredObject { key, uid, source } in came_back {
+            // It is counted when its kind is listed.
+            if !self.has_room_for_unexplained() {
+                self.disk.write(Write::RestoredGone { key });
+                continue;
+            }
             // Watched from the start, so that its end is seen.
             self.kinds.refer(&key, &self.restored.kinds.get(&key.kind).cloned().unwrap_or_default());
             self.objects.at(&key).unexplained = Some(source);
             self.restored.objects.insert(key, uid);
         }
+    }
+
+    /// Whether one more object that nothing explains may be kept account of. What is assigned or to be removed has a place of
+    /// its own in any case.
+    pub(in crate::core) fn has_room_for_unexplained(&self) -> bool {
+        let explained = self.desired.len() + self.removals.len();
+        self.objects.len() < explained + unexplained_max(self.desired.len())
     }
 
     /// There is an object of this kind.

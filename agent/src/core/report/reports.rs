@@ -15,6 +15,7 @@ use tideline_common::wire::v1::{
 use tideline_common::{Digest, GroupKind, Monotonic, ObjectKey, Reason, SessionName, Tombstone, Uid, Version};
 
 use super::rate::Rate;
+use crate::core::audit::{copies, unexplained};
 use crate::core::decide::remove::{Evidence, Ground, Verdict, may_delete};
 use crate::core::interface::effect::{Effect, Effects, Request, RequestId, Timer};
 use crate::core::interface::event::{Answer, LinkFailure};
@@ -465,7 +466,8 @@ impl Core {
         let mut conditions = self.model.kinds.conditions(&self.model.forbidden_kinds);
         conditions.extend(self.sync.session.conditions());
         conditions.extend(self.guards.gates.conditions(&self.model));
-        conditions.extend(self.audit.copies.condition());
+        conditions.extend(copies::condition(&self.audit.copies));
+        conditions.extend(unexplained::condition(&self.model, &self.audit.unexplained));
         conditions.extend(self.sync.history_condition());
         for condition in self.reporting.associates.conditions() {
             match conditions.iter_mut().find(|known| known.reason == condition.reason) {

@@ -3,6 +3,7 @@ use std::time::Duration;
 use tideline_common::wire::v1::Continuity;
 use tideline_common::{ObjectKey, Reason, Tombstone};
 
+use super::UNEXPLAINED_MIN;
 use crate::core::decide::approve::tests::{keys, removals, world};
 use crate::core::tests::world::World;
 use crate::core::tests::{key, uid};
@@ -138,6 +139,53 @@ fn what_was_restored_ends_with_its_kind() {
     world.run_for(PATROLS);
     assert_eq!(held(&world, Reason::Restored), 0);
     assert!(world.journal.came_back.is_empty());
+}
+
+/// Anybody who may create objects can write our label, and marks that name their own keys.
+#[test]
+fn of_marks_that_nothing_explains_a_bounded_number_is_kept_account_of_and_the_rest_is_counted() {
+    let mut world = world_without(&back());
+    let forged: Vec<_> = (0..2 * UNEXPLAINED_MIN).map(|n| key("", "ConfigMap", &format!("forged-{n}"))).collect();
+    for key in &forged {
+        restore(&mut world, key);
+    }
+    world.quiesce();
+    let counted = |world: &World| world.hub.conditions().into_iter().find(|told| told.starts_with("Conflict"));
+    for _ in 0..2 {
+        assert_eq!(held(&world, Reason::Restored), UNEXPLAINED_MIN);
+        assert!(world.core.model.objects.len() <= UNEXPLAINED_MIN + 1);
+        assert_eq!(world.journal.came_back.len(), UNEXPLAINED_MIN);
+        let told = counted(&world).expect("the rest is counted");
+        assert!(told.contains(&format!("{} more", UNEXPLAINED_MIN - 1)), "{told}");
+        world.check_at_rest();
+        world.crash();
+        world.quiesce();
+    }
+    for key in &forged {
+        world.cluster.delete(key);
+    }
+    world.quiesce();
+    assert_eq!((held(&world, Reason::Restored), counted(&world)), (0, None));
+}
+
+/// What is released makes room for what was only counted.
+#[test]
+fn more_than_is_kept_account_of_is_released_in_turns() {
+    let mut world = world_without(&back());
+    let many: Vec<_> = (0..UNEXPLAINED_MIN + 10).map(|n| key("", "ConfigMap", &format!("many-{n}"))).collect();
+    for key in &many {
+        restore(&mut world, key);
+    }
+    world.quiesce();
+    for left in [10, 0] {
+        let there: Vec<_> = world.hub.held(Reason::Restored).cloned().collect();
+        let released = there.into_iter().map(|key| Tombstone { key, source: uid("s99") });
+        world.hub.released.extend(released);
+        world.quiesce();
+        world.run_for(PATROLS);
+        assert_eq!(world.hub.held(Reason::Restored).count() + world.hub.held(Reason::HistoryLost).count(), left);
+    }
+    assert!(many.iter().all(|key| world.cluster.objects[key].mark.is_none()));
 }
 
 #[test]
