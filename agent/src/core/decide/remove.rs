@@ -276,18 +276,17 @@ fn dispose(evidence: &Evidence<'_>, seen: &Seen, record: Option<&AppliedRecord>)
     let mark = seen.mark.as_deref();
     let adopted = record.is_some_and(|record| record.origin == Origin::Adopted)
         || mark.is_some_and(|mark| mark.origin == Origin::Adopted);
-    let orphaning = record.is_some_and(|record| record.orphaning);
+    // It may have been orphaned already, and be another's. With our mark on it, it was not: whatever was to orphan it broke off,
+    // and if that is void by now, nothing says orphan any more.
+    let marked = mark.is_some_and(|mark| mark.ownership(me, key) == Ownership::Ours);
+    let orphaned = !marked && record.is_some_and(|record| record.orphaning);
     // An adopted object had not been refused.
     let managed = !adopted && seen.managed_elsewhere;
     let deletes = match policy {
-        // It may have been orphaned already, and be another's. With our mark on it, it is not.
-        RemovalPolicy::Tombstone(policy) => {
-            let ours = mark.is_some_and(|mark| mark.ownership(me, key) == Ownership::Ours);
-            policy.deletes(adopted, managed) && (ours || !orphaning)
-        }
+        RemovalPolicy::Tombstone(policy) => policy.deletes(adopted, managed) && !orphaned,
         RemovalPolicy::Absence(last) => {
             let said = last.into_iter().chain(applied.map(PrunePolicy::of)).chain(mark.map(prune_policy));
-            let spared = orphaning || record.is_some_and(|record| record.implied);
+            let spared = orphaned || record.is_some_and(|record| record.implied);
             !spared && said.reduce(PrunePolicy::least).is_some_and(|policy| policy.deletes(adopted, managed))
         }
     };

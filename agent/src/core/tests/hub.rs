@@ -9,7 +9,7 @@ use tideline_common::wire::v1::{
     RefusalKind, ReportedAnswer, ReportedRequest, SessionAnswer, TargetCondition, TerminalFact,
 };
 use tideline_common::{
-    ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Entry, EntryState, Epoch, ObjectKey, PrunePolicy, Reason,
+    ApplyPolicy, ApproveDeletions, DesiredSet, Digest, Entry, EntryState, Epoch, ObjectKey, Prune, PrunePolicy, Reason,
     Revision, SessionName, TargetId, Tombstone, Uid, Version,
 };
 
@@ -140,6 +140,14 @@ impl Hub {
             self.tombstones.retain(|tombstone, _| tombstone.key != *key);
             self.tombstones.insert(tombstone, (self.revision, policy));
             self.changed.insert(key.clone(), self.revision);
+        }
+    }
+
+    /// It is unassigned, and whatever it was placed with, it is to stay as nobody's.
+    pub(crate) fn order_orphaning(&mut self, key: &ObjectKey) {
+        self.remove(key);
+        for (_, (_, policy)) in self.tombstones.iter_mut().filter(|(tombstone, _)| tombstone.key == *key) {
+            *policy = PrunePolicy { prune: Prune::Orphan, ..*policy };
         }
     }
 

@@ -302,6 +302,7 @@ fn the_least_destructive_policy_decides() {
                 case.seen().mark = None;
                 case.seen().labelled = false;
             }),
+            ("it was to be let go of, and that was withdrawn", |case| case.record.as_mut().unwrap().orphaning = true),
             ("nothing says anything", |case| {
                 (case.policy, case.applied) = (RemovalPolicy::default(), None);
                 case.seen().mark = None;
@@ -322,6 +323,7 @@ fn the_least_destructive_policy_decides() {
             the mark says orphan                           Orphan u1
             it is being let go of, its mark is gone        Read
             the same, and it was looked at                 Orphan u1
+            it was to be let go of, and that was withdrawn Delete u1
             nothing says anything                          Orphan u1
             adopted                                        Orphan u1
             adopted by the journal                         Orphan u1

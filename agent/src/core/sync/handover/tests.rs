@@ -1,12 +1,12 @@
 use std::time::Duration;
 
 use tideline_common::wire::v1::RefusalKind;
-use tideline_common::{ApplyMode, DriftPolicy, EntryState, HubId, Mark, ObjectKey, Reason, TargetId};
+use tideline_common::{ApplyMode, DriftPolicy, EntryState, HubId, Mark, ObjectKey, Reason, TargetId, Tombstone};
 use uuid::Uuid;
 
 use crate::core::FuseLimits;
 use crate::core::tests::world::World;
-use crate::core::tests::{key, target_id};
+use crate::core::tests::{key, target_id, uid};
 
 fn heir() -> TargetId {
     crate::core::tests::heir(0)
@@ -110,6 +110,31 @@ fn removals_under_way_end_with_the_target_that_they_were_of() {
     assert_eq!(world.removals(), 0);
     assert!(world.cluster.objects.contains_key(&held));
     assert_eq!(targets(&world), [heir()]);
+}
+
+/// It could not be written, so that the order to orphan it ended with the former target before it was done.
+#[test]
+fn an_approved_deletion_is_carried_out_after_an_orphaning_that_ended_with_its_target() {
+    let mut world = World::new(6);
+    let key = key("", "ConfigMap", "held");
+    world.hub.put(&key, 1, 1);
+    world.heal();
+    world.quiesce();
+    world.cluster.faults.unwritable.insert(key.clone());
+    world.hub.order_orphaning(&key);
+    world.quiesce();
+    assert!(world.journal.applied.iter().any(|(_, record)| record.orphaning), "it was begun");
+    world.hub.begin_epoch(1);
+    world.hub.hands_to = Some(heir());
+    world.crash();
+    world.quiesce();
+    assert_eq!((world.removals(), targets(&world)), (0, vec![target_id()]));
+    world.cluster.faults.unwritable.clear();
+    world.quiesce();
+    assert_eq!(targets(&world), [heir()]);
+    world.hub.approved = vec![Tombstone { key: key.clone(), source: uid("s1") }];
+    world.quiesce();
+    assert!(!world.cluster.objects.contains_key(&key), "a person approved that it goes");
 }
 
 /// Two marks of objects that are not applied, in either state.

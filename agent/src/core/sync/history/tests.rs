@@ -76,6 +76,29 @@ fn a_set_of_a_higher_epoch_ends_the_removals_that_it_does_not_speak_for() {
     assert_eq!(world.cluster.objects.len(), 2, "a person may look at it and approve that it goes");
 }
 
+/// It may not be written, so that its mark stays; then the order to orphan it is lost with the hub's history.
+#[test]
+fn an_approved_deletion_is_carried_out_after_an_orphaning_that_broke_off_and_lapsed() {
+    let mut world = World::new(3);
+    let key = key("", "ConfigMap", "c0");
+    world.hub.put(&key, 1, 1);
+    world.heal();
+    world.quiesce();
+    world.cluster.faults.unwritable.insert(key.clone());
+    world.hub.order_orphaning(&key);
+    world.quiesce();
+    assert!(world.journal.applied.iter().any(|(_, record)| record.orphaning), "it was begun");
+    let (removal, _) = world.hub.tombstones.first_key_value().expect("one was unassigned");
+    let removal = removal.clone();
+    world.hub.forget_removals();
+    world.quiesce();
+    assert_eq!(reason(&world, &key), (Progress::DeletionHeld, Some(Reason::HistoryLost)));
+    world.cluster.faults.unwritable.clear();
+    world.hub.approved = vec![removal];
+    world.quiesce();
+    assert_eq!(world.cluster.objects.len(), 0, "a person approved that it goes");
+}
+
 #[test]
 fn an_approval_is_void_once_anything_is_assigned_to_its_key() {
     let (mut world, key, removal) = holding();
