@@ -48,6 +48,9 @@ pub(in crate::core) struct Associates {
     told_of: BTreeSet<ObjectKey>,
     /// Kinds of which objects may exist that were seen before they were asked for.
     missed: BTreeSet<AssociatedKind>,
+    /// Objects for which a kind was watched before they asked for it, and the last watch by then: what was made of them counts
+    /// once a later one has listed it. At most one for each object and kind.
+    behind: BTreeMap<ObjectKey, BTreeMap<AssociatedKind, u32>>,
     list_at: Option<Monotonic>,
     sweep_at: Option<Monotonic>,
     /// The objects whose counts were reported lately, and those with changes.
@@ -97,13 +100,25 @@ impl Associates {
         self.changed = true;
     }
 
-    /// Whether an object's counts of a kind are complete: that kind was listed, and those on the way to it.
-    fn is_known(&self, kind: AssociatedKind, follows: &wanted::Wanted) -> bool {
+    /// Whether an object's counts of a kind are complete: that kind was listed since it was asked for, and those on the way to
+    /// it.
+    fn is_known(&self, key: &ObjectKey, kind: AssociatedKind, follows: &wanted::Wanted) -> bool {
         let is_leaf = kind == AssociatedKind::Pods;
         let links = follows.keys().filter(|link| is_leaf && is_link(**link));
+        let behind = self.behind.get(key);
         links.chain([&kind]).all(|kind| {
-            self.watches.get(kind).is_some_and(|watch| matches!(watch.view, View::Current | View::Lost(..)))
+            let listed =
+                self.watches.get(kind).is_some_and(|watch| matches!(watch.view, View::Current | View::Lost(..)));
+            listed && !behind.is_some_and(|behind| behind.contains_key(kind))
         })
+    }
+
+    /// These kinds were watched before this object asked for them: they are listed again, and known of it then.
+    fn miss(&mut self, key: &ObjectKey, kinds: impl IntoIterator<Item = AssociatedKind>) {
+        for kind in kinds {
+            self.missed.insert(kind);
+            self.behind.entry(key.clone()).or_default().insert(kind, self.runs);
+        }
     }
 
     /// The watches from now on, if they differ from the present ones.
@@ -136,9 +151,12 @@ impl Associates {
             if !again && self.watches.get(&kind).is_some_and(same) {
                 continue;
             }
+            // A list that only repeats what the watch followed takes nothing from what is known, and may fail. Of a watch that
+            // shows more, or elsewhere, nothing is known before its first list.
+            let former = self.watches.remove(&kind).filter(same);
             self.runs += 1;
             let follow = Follow { depth, namespace: namespace.clone(), run: self.runs };
-            self.watches.insert(kind, Watch { follow, view: View::Unlisted });
+            self.watches.insert(kind, Watch { follow, view: former.map_or(View::Unlisted, |former| former.view) });
             self.missed.remove(&kind);
             news = true;
         }
@@ -197,7 +215,7 @@ impl Associates {
             && !self.aggregate.is_bound(key)
         {
             let kinds: Vec<_> = follows.keys().copied().collect();
-            self.missed.extend(kinds);
+            self.miss(key, kinds);
         }
     }
 
@@ -223,7 +241,7 @@ impl Associates {
         let follows = self.aggregate.follows(key)?;
         let mut found = self.aggregate.made(key);
         let asked = follows.iter().filter(|(_, depth)| **depth == Depth::Whole).map(|(kind, _)| *kind);
-        let known = asked.filter(|kind| self.is_known(*kind, follows));
+        let known = asked.filter(|kind| self.is_known(key, *kind, follows));
         Some(known.map(|kind| (kind, found.remove(&kind).unwrap_or_default())).collect())
     }
 
@@ -253,12 +271,14 @@ impl Associates {
             AssociatedNews::Gone(uid) => aggregate.gone(kind, &uid, &mut touched),
             AssociatedNews::Listed => {
                 aggregate.listed(kind, &mut touched);
+                touched.extend(caught_up(&mut self.behind, kind, run));
                 if !matches!(std::mem::replace(&mut watch.view, View::Current), View::Current) {
                     touched.extend(all_of(aggregate, kind));
                 }
             }
             AssociatedNews::Unwatched { message } => {
                 aggregate.listed(kind, &mut touched);
+                touched.extend(caught_up(&mut self.behind, kind, run));
                 let view = std::mem::replace(&mut watch.view, View::Lost(Reason::Forbidden, message));
                 if matches!(view, View::Unlisted | View::Refused(..)) {
                     touched.extend(all_of(aggregate, kind));
@@ -285,6 +305,23 @@ impl Associates {
             self.told_of.insert(key.clone());
         }
     }
+}
+
+/// This watch has listed a kind. Returns the objects of which that is known by that.
+fn caught_up(
+    behind: &mut BTreeMap<ObjectKey, BTreeMap<AssociatedKind, u32>>,
+    kind: AssociatedKind,
+    run: u32,
+) -> Vec<Arc<ObjectKey>> {
+    let mut known = Vec::new();
+    behind.retain(|key, kinds| {
+        if kinds.get(&kind).is_some_and(|before| *before < run) {
+            kinds.remove(&kind);
+            known.push(Arc::new(key.clone()));
+        }
+        !kinds.is_empty()
+    });
+    known
 }
 
 fn count_down<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
@@ -318,9 +355,11 @@ impl Core {
                     .get(key)
                     .is_some_and(|object| object.seen().is_some() || object.record.is_some());
                 if there {
+                    let followed = |kind| former.as_ref().is_some_and(|former| former.contains_key(kind));
                     let watched = |kind: &&AssociatedKind| self.reporting.associates.watches.contains_key(kind);
-                    let missed: Vec<_> = follows.keys().filter(watched).copied().collect();
-                    self.reporting.associates.missed.extend(missed);
+                    let missed: Vec<_> =
+                        follows.keys().filter(watched).filter(|kind| !followed(kind)).copied().collect();
+                    self.reporting.associates.miss(key, missed);
                 }
                 if former.is_some() {
                     self.reporting.associates.sweep_at.get_or_insert(now + SWEEP_AFTER);
@@ -337,6 +376,7 @@ impl Core {
     fn dismiss(&mut self, now: Monotonic, key: &ObjectKey, former: &wanted::Wanted) {
         self.reporting.associates.unneed(key, former);
         self.reporting.associates.aggregate.dismiss(key);
+        self.reporting.associates.behind.remove(key);
         self.reporting.associates.rate.forget(key);
         self.reporting.associates.sweep_at.get_or_insert(now + SWEEP_AFTER);
         if self.reporting.associates.told.contains_key(key) {

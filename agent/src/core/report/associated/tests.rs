@@ -341,6 +341,39 @@ fn a_policy_that_asks_later_causes_a_list_and_one_that_stops_asking_is_dropped()
     assert_eq!((left, scene.core.reporting.associates.aggregate.size(), rate.is_empty()), ((0, 0, 0, 0), (0, 0), true));
 }
 
+/// They are listed again for an object that asks late. Its own counts are not known before that.
+#[test]
+fn while_a_kind_is_listed_again_the_counts_of_others_go_on() {
+    let (silent, policy) = (Arc::new(ApplyPolicy::default()), asking(&[PODS]));
+    let entries = vec![placed("web", &policy), placed("api", &silent)];
+    let mut scene = Scene::new(entries, &[&policy, &silent]);
+    let sets = || vec![replica_set("web"), replica_set("api")];
+    scene.list(SETS, sets());
+    scene.list(PODS, vec![pod("web", 1, 0), pod("api", 1, 0)]);
+    scene.pass(Duration::from_mins(1));
+    assert_eq!(scene.said(), [Some((1, 1, 0))]);
+    let before = scene.follow[&PODS].run;
+    scene.core.put_entry(Arc::new(placed("api", &policy)));
+    scene.pass(Duration::from_secs(1));
+    assert_ne!(scene.follow[&PODS].run, before);
+    scene.list(SETS, sets());
+    scene.hear(PODS, AssociatedNews::Listing);
+    scene.hear(PODS, AssociatedNews::Seen(vec![pod("web", 1, 2)]));
+    scene.pass(Duration::from_mins(1));
+    assert_eq!(scene.said(), [Some((1, 0, 2))], "of the one that asked late nothing is known");
+    // The list fails: what was counted before still holds.
+    scene.hear(PODS, AssociatedNews::Lost { reason: Reason::Unavailable, message: "away".to_owned() });
+    scene.pass(Duration::from_mins(1));
+    assert_eq!((scene.said(), scene.conditions.len()), (vec![], 1));
+    scene.hear(PODS, AssociatedNews::Seen(vec![pod("web", 1, 3)]));
+    scene.pass(Duration::from_mins(1));
+    assert_eq!(scene.said(), [Some((1, 0, 3))]);
+    scene.list(PODS, vec![pod("web", 1, 3), pod("api", 1, 0)]);
+    scene.pass(Duration::from_mins(1));
+    assert_eq!((scene.said(), scene.conditions.len()), (vec![Some((1, 1, 0))], 0));
+    assert!(scene.core.reporting.associates.behind.is_empty());
+}
+
 #[test]
 fn a_watch_that_was_ended_is_not_believed() {
     let policy = asking(&[PODS]);
