@@ -476,7 +476,7 @@ impl Core {
             }
         }
         if let Some(problem) = self.model.disk.problem() {
-            let message = format!("the journal cannot be written: {problem}");
+            let message = format!("{problem}; retrying. Until a write succeeds, no new set is accepted");
             conditions.push(TargetCondition { reason: Reason::Unavailable, count: 1, message });
         }
         for condition in &mut conditions {

@@ -413,7 +413,8 @@ impl World {
             Effect::Persist { id, writes } => {
                 self.persists += 1;
                 let result = if self.no_journal || (self.faults && self.random.chance(10)) {
-                    Err("full".into())
+                    // As the edge says it.
+                    Err("cannot write to the journal: No space left on device".into())
                 } else {
                     self.persist(&writes);
                     Ok(())

@@ -24,6 +24,19 @@ fn an_agent_without_any_set_does_not_say_that_it_sees_its_cluster_as_it_is() {
     }
 }
 
+#[test]
+fn a_journal_that_cannot_be_written_is_reported_with_its_cause_once_and_with_what_follows() {
+    let mut world = World::new(3);
+    world.heal();
+    world.quiesce();
+    world.no_journal = true;
+    world.hub.put(&key("", "ConfigMap", "c0"), 1, 1);
+    world.run_just(Duration::from_mins(2));
+    let said = "Unavailable 1: cannot write to the journal: No space left on device; retrying. Until a write succeeds, no new \
+                set is accepted";
+    assert_eq!(world.hub.conditions(), [said]);
+}
+
 /// What a hub hears in an hour at rest: reports, and polls that say that the last one stands.
 fn heard_in_an_hour(hears_polls: bool) -> (u64, u64) {
     let mut world = World::new(3);
