@@ -247,9 +247,13 @@ impl Core {
             core.model.compact_if_many();
         }
         core.model.resume_restored(kinds, came_back);
+        let mut unassigned = Vec::new();
         for (key, record) in drain_from_end(applied) {
             core.model.kinds.refer(&key, &record.version);
             core.model.there_was(&key.kind, &record.version);
+            if core.model.desired.get(&key).is_none() {
+                unassigned.push((key.clone(), record.source.clone()));
+            }
             core.model.objects.at(&key).record = Some(record);
             core.model.recorded += 1;
             core.guards.gates.update(&core.model, &key);
@@ -264,6 +268,10 @@ impl Core {
         }
         for (tombstone, policy) in removing {
             core.put_removal(tombstone, policy, None, Cause::Unassigned);
+            core.model.compact_if_many();
+        }
+        for (key, source) in unassigned {
+            core.model.told_of_unexplained(&key, source);
             core.model.compact_if_many();
         }
         core.model.pack();

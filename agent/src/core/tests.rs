@@ -10,6 +10,7 @@ use tideline_common::{
 };
 
 use super::model::object::Me;
+use crate::simulated_cluster::Stripped;
 
 pub(crate) mod hub;
 mod watches;
@@ -111,6 +112,49 @@ fn after_a_hub_lost_its_history_nothing_is_deleted_until_it_is_assigned_again() 
     world.check_converged();
     world.check_reported();
     assert_eq!(world.ops - ops, 20, "each is read once for its status, and not written");
+}
+
+/// Somebody deletes what is held for lost history, or it ends by itself, and no removal of ours is under way.
+#[test]
+fn what_is_held_for_lost_history_and_goes_by_itself_is_held_no_more_and_does_not_widen_the_fuse() {
+    for (seed, restart) in [(3, false), (4, true)] {
+        let mut world = World::with_fuse(seed, super::FuseLimits::default());
+        let keys: Vec<ObjectKey> = (0..60).map(|i| key("", "ConfigMap", &format!("c{i:02}"))).collect();
+        for key in &keys {
+            world.hub.put(key, 1, 1);
+        }
+        world.heal();
+        world.quiesce();
+        let (gone, rest) = keys.split_at(40);
+        let (unlabelled, kept) = rest.split_first().expect("there are twenty");
+        world.hub = world.hub.restored_empty();
+        for key in kept {
+            world.hub.put(key, 1, 1);
+        }
+        world.quiesce();
+        assert_eq!(world.hub.held(Reason::HistoryLost).count(), gone.len() + 1);
+        world.cluster.strip(unlabelled, Stripped::Label);
+        for key in gone {
+            world.cluster.delete(key);
+        }
+        if restart {
+            world.crash();
+        }
+        world.quiesce();
+        assert_eq!(world.hub.held(Reason::HistoryLost).collect::<Vec<_>>(), [unlabelled], "restart: {restart}");
+        assert_eq!(world.journal.applied.len(), rest.len(), "restart: {restart}");
+        assert_eq!(world.core.model.recorded, rest.len(), "restart: {restart}");
+        // Eleven of twenty are too many, and were few of sixty.
+        for key in &kept[..11] {
+            world.hub.remove(key);
+        }
+        world.quiesce();
+        assert_eq!(world.hub.held(Reason::FuseHeld).count(), 11, "restart: {restart}");
+        // The one that lost its label is looked for until it is gone, too.
+        world.cluster.delete(unlabelled);
+        world.quiesce();
+        assert_eq!(world.hub.held(Reason::HistoryLost).count(), 0, "restart: {restart}");
+    }
 }
 
 /// Fifty objects, thirty of which are to go, and that is too many.

@@ -1,6 +1,6 @@
 //! What must hold at rest.
 
-use tideline_agent::core::AgentMode;
+use tideline_agent::core::{AgentMode, Served};
 use tideline_agent::simulated_cluster::{has_ttl, is_deployment, is_job};
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{Continuity, Decommission, DecommissionReport, ObjectReport, Progress, Terminal};
@@ -60,9 +60,7 @@ impl World {
             Reason::Unmanaged => {
                 there.is_some_and(|local| local.owner.is_none() || (self.lost_journal && local.mark.is_none()))
             }
-            Reason::KindMissing => {
-                matches!(self.cluster.served(&key.kind), tideline_agent::core::Served::No)
-            }
+            Reason::KindMissing => self.cluster.served(&key.kind) == Served::No,
             Reason::MayHaveRun => self.restored && is_job(&key.kind),
             Reason::Vanished => has_ttl(key) && there.is_none(),
             Reason::NamespaceUnavailable => !self.cluster.has_namespace(&key.namespace),
@@ -185,6 +183,13 @@ impl World {
             let unexplained = lost || (adopted && untold());
             let held = || held(key, unexplained);
             assert!(!ours || view.entry(key).is_some() || held(), "{key} is left over, and nothing says why");
+        }
+        // And what is held as nothing explains it is there. Of a kind that is not served nothing is known.
+        let reports = self.hub.summary.target(self.hub.target()).into_iter().flat_map(TargetReports::objects);
+        for ObjectReport { key, progress, reason, .. } in reports.map(|report| &**report) {
+            let held = (*progress, *reason) == (Progress::DeletionHeld, Some(Reason::HistoryLost));
+            let stands = self.cluster.objects.contains_key(key) || self.cluster.served(&key.kind) == Served::No;
+            assert!(!held || stands, "{key} is held, and is gone");
         }
         for tombstone in self.hub.tombstones() {
             // What was confirmed since the backup is not confirmed again, if the set is still the same.

@@ -19,6 +19,15 @@ impl Model {
         recorded.or_else(|| ours.map(|mark| mark.source.uid.clone()))
     }
 
+    /// Whether nothing shows any more what nothing assigns and nothing removes, and the journal knows. It is gone, or has lost its
+    /// label; a live read tells.
+    pub(in crate::core) fn may_be_gone(&self, key: &ObjectKey) -> bool {
+        self.desired.get(key).is_none()
+            && self.kinds.view(key) == View::Current
+            && self.objects.get(key).is_some_and(|object| object.record.is_some() && object.seen().is_none())
+            && self.removals_of(key).next().is_none()
+    }
+
     /// Whether the object seen under its key is ours, for this source.
     pub(in crate::core) fn stands_for(&self, key: &ObjectKey, source: &Uid) -> bool {
         let ours = || {

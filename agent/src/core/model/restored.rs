@@ -89,9 +89,7 @@ impl Model {
                 self.disk.write(Write::RestoredGone { key });
                 continue;
             }
-            // Watched from the start, so that its end is seen.
-            self.kinds.refer(&key, &self.restored.kinds.get(&key.kind).cloned().unwrap_or_default());
-            self.objects.at(&key).unexplained = Some(source);
+            self.told_of_unexplained(&key, source);
             self.restored.objects.insert(key, uid);
         }
     }
@@ -101,6 +99,18 @@ impl Model {
     pub(in crate::core) fn has_room_for_unexplained(&self) -> bool {
         let explained = self.desired.len() + self.removals.len();
         self.objects.len() < explained + unexplained_max(self.desired.len())
+    }
+
+    /// At the start: the process before may have told the hub of an object that nothing explains, as nothing does now. It is
+    /// watched from the start, so that its end is seen and told.
+    pub(in crate::core) fn told_of_unexplained(&mut self, key: &ObjectKey, source: Uid) {
+        if self.removals_of(key).next().is_none() {
+            self.kinds.refer(key, &self.restored.kinds.get(&key.kind).cloned().unwrap_or_default());
+            let told = self.objects.at(key).unexplained.replace(source);
+            if told.is_some() {
+                self.kinds.unrefer(key);
+            }
+        }
     }
 
     /// There is an object of this kind.

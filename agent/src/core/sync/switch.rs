@@ -119,7 +119,9 @@ impl Core {
         // Without an authorised removal nobody reads the key, so what no list shows there is forgotten.
         for key in remove.iter().filter(|key| self.model.removals_of(key).next().is_none()).cloned().collect::<Vec<_>>()
         {
+            self.model.compact_if_many();
             self.forget_unshown(&key);
+            self.look_for(&key);
         }
         // A released fact is not recorded anew.
         for TerminalFact { key, .. } in terminal {

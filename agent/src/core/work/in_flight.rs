@@ -16,6 +16,8 @@ use tideline_common::ObjectKey;
 pub(in crate::core) enum ReadFor {
     /// For its status, which is to be reported.
     Status,
+    /// Because nothing shows it, and nothing assigns it, so that no write ever finds out whether it is there.
+    Absence,
     /// Because it is to be written, and what is known of it may be older than the last write.
     Write,
 }

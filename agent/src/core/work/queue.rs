@@ -419,6 +419,7 @@ impl Core {
             self.work.enqueue(object, entry);
         }
         self.take_up(key);
+        self.look_for(key);
     }
 
     /// Takes an object out of queue and retries.

@@ -40,6 +40,31 @@ impl Core {
         }
     }
 
+    /// Has a key read of which only the journal knows that there is an object.
+    pub(in crate::core) fn look_for(&mut self, key: &ObjectKey) {
+        if self.model.may_be_gone(key) {
+            self.work.read(key.clone(), ReadFor::Absence);
+        }
+    }
+
+    /// What the journal knows was looked for, and this stands there. What is gone is forgotten: nobody removed it, and it is not
+    /// held. What only lost its label stays as it is known. It is not taken for seen, for no watch would tell of its end: the
+    /// next pass looks for it again.
+    fn looked_for(&mut self, now: Monotonic, key: &ObjectKey, there: Option<&Observed>) -> FollowUp {
+        if let Some(object) = self.model.objects.get_mut(key) {
+            object.work.succeed();
+            if let Status::Awaited { .. } = object.live.status {
+                object.live.status = Status::None;
+            }
+            let stands = object.record.as_ref().zip(there).is_some_and(|(record, there)| record.uid == there.uid);
+            if !stands {
+                self.model.clear_record_of_what_went(key);
+            }
+        }
+        self.dirty(key, now);
+        FollowUp::Concluded
+    }
+
     /// An object was read. What is no news to its entry ends no wait of that: a status changes all the time, and what failed is
     /// read for its status each time that its failure is reported.
     pub(in crate::core) fn read(
@@ -52,6 +77,9 @@ impl Core {
         let waits =
             what_for == ReadFor::Status && self.model.objects.get(key).is_some_and(|object| object.work.is_waiting());
         let news = match result {
+            Ok(there) if what_for == ReadFor::Absence && self.model.may_be_gone(key) => {
+                return self.looked_for(now, key, there.as_deref());
+            }
             Ok(Some(observed)) => {
                 // It decides nothing else, and nothing would show when it changes.
                 let seen = Seen::from(&*observed);
