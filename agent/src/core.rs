@@ -38,14 +38,14 @@ mod work;
 
 pub use decide::fuse::FuseLimits;
 pub use interface::effect::{
-    ApplyTakeover, Depth, Effect, Effects, Follow, KubeEvent, ListId, Marked, Op, OpId, PatrolTally, PersistId,
-    Request, RequestId, Timer,
+    ApplyTakeover, Depth, Earlier, Effect, Effects, Follow, KubeEvent, ListId, Marked, Op, OpId, PatrolTally,
+    PersistId, Request, RequestId, Timer,
 };
 pub use interface::event::{Answer, AssociatedNews, Event, LinkFailure, ListFailure};
 pub use interface::observed::{Associate, Condition, Details, ListedItem, Observed, Owner, Served};
 pub use interface::op_result::{
-    Applied, Compared, Created, Deleted, Difference, Failure, FieldConflict, Inspected, NotDone, OpResult, Orphaned,
-    OwnershipTransferred, Values,
+    Applied, Compared, Created, Deleted, Difference, Failure, Fate, FieldConflict, Inspected, NotDone, OpResult,
+    Orphaned, OwnershipTransferred, Values,
 };
 pub use interface::write::{
     AgentMode, AppliedRecord, ChangeDetector, Enrolled, FreezeReason, LeftToOthers, LocalField, RemovalPolicy,
@@ -64,6 +64,7 @@ use decide::ran::Ran;
 use decide::set_back::list_first_until;
 use jitter::Jitter;
 use model::Model;
+use model::creations::Creations;
 use model::disk::Then;
 use model::inputs::Inputs;
 use model::removal::Cause;
@@ -149,6 +150,8 @@ pub struct Loaded {
     pub unsent: Vec<ObjectReport>,
     /// What ran, of sources that are not assigned any more: those of [`Write::Ran`].
     pub ran: Vec<(u64, Tombstone)>,
+    /// Jobs whose creation was begun: those of [`Write::Creating`].
+    pub creating: Vec<Tombstone>,
     /// Every kind that ever had an object.
     pub kinds: Vec<(GroupKind, Arc<str>)>,
     pub came_back: Vec<RestoredObject>,
@@ -208,6 +211,7 @@ impl Core {
             decommission,
             unsent,
             ran,
+            creating,
             kinds,
             came_back,
         } = loaded;
@@ -216,6 +220,7 @@ impl Core {
             formers,
             policies,
             inputs: Inputs::new(bodies),
+            creations: Creations::new(creating),
             decommission,
             believe_marks: accepted.is_none(),
             ..Model::new(config.hub, config.namespaces.clone())
@@ -399,7 +404,11 @@ impl Core {
                 Then::Switched(change) => self.switched(now, *change, out),
                 Then::Enrolled => self.became_target(out),
                 Then::Passed(tombstone, wave) => self.passed(&tombstone, wave),
+                Then::Create(id, op) => self.creation_recorded(now, id, *op, out),
             }
+        }
+        if self.model.disk.problem().is_some() {
+            self.call_off_creations(now, out);
         }
         self.fetch_more(out);
     }

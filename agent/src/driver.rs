@@ -578,6 +578,8 @@ impl Driver {
             | Write::Sent { .. }
             | Write::Ran { .. }
             | Write::RanForgotten { .. }
+            | Write::Creating(_)
+            | Write::CreationKnown(_)
             | Write::Kind { .. }
             | Write::RestoredObject(_)
             | Write::RestoredGone { .. }

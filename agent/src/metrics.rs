@@ -214,6 +214,7 @@ impl Metrics {
             | OpResult::ReTarget(Ok(_))
             | OpResult::Orphan(Ok(Orphaned::Done))
             | OpResult::Get(Ok(Some(_))) => "Done",
+            OpResult::Create(Ok(Created::Vanished { .. })) => "Vanished",
             OpResult::DryRunCreate(Ok(())) => "WouldBeCreated",
             OpResult::Create(Ok(Created::Exists(_))) => "Exists",
             OpResult::Delete(Ok(Deleted::Gone))

@@ -83,8 +83,8 @@ reasons!(
     WaitingForWave,
     /// It runs once and was assigned before history was lost, and nobody knows whether it has run: a person releases it.
     MayHaveRun,
-    /// A Job that is deleted after it ended was created, and is gone: it may have run to its end unseen, so it is not created
-    /// again.
+    /// A Job that is deleted after it ended was created, or its creation had no answer, and it is gone: it may have run to its
+    /// end unseen, so it is not created again.
     Vanished,
     /// The agent keeps some namespaces only, and it is in none of them.
     OtherNamespace,

@@ -2,7 +2,7 @@
 //!
 //! | operation | requests at best | |
 //! |---|---|---|
-//! | Create | POST | what is there already is read and told |
+//! | Create | POST | what is there already is read and told; a Job that an earlier POST may have made and that is collected, before |
 //! | DryRunCreate | POST (dry run) | under a name that the server makes |
 //! | Apply | PATCH (apply) | pinned to a UID, so that it never creates |
 //! | Apply, posted before | GET, PATCH, PATCH (apply) | our Update entry becomes an Apply entry first |
@@ -38,8 +38,8 @@ use super::request::{Call, Want, call};
 use super::resource::Resource;
 use super::{Bodies, BodyError, Scope, compare, decode, exempt, fields, inspect, render, request};
 use crate::core::{
-    Applied, ApplyTakeover, Compared, Created, Deleted, FieldConflict, Inspected, LocalField, Marked, NotDone,
-    Observed, Op, OpResult, Orphaned, OwnershipTransferred,
+    Applied, ApplyTakeover, Compared, Created, Deleted, Earlier, Fate, FieldConflict, Inspected, LocalField, Marked,
+    NotDone, Observed, Op, OpResult, Orphaned, OwnershipTransferred,
 };
 
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
@@ -115,8 +115,10 @@ impl Executor {
     /// Executes one operation to its end.
     pub async fn execute(&self, scope: Scope, op: &Op) -> OpResult {
         match op {
-            Op::Create { entry, policy, mark, ran } => {
-                OpResult::Create(self.create(&scope, entry, policy, mark, *ran).await.map_err(Failure::from))
+            Op::Create { entry, policy, mark, ran, earlier } => {
+                let mut fate = Fate::NotDone;
+                let created = self.create(&scope, (entry, policy, mark), *ran, *earlier, &mut fate).await;
+                OpResult::Create(created.map_err(|refused| Failure { fate, ..refused.failure() }))
             }
             Op::DryRunCreate { entry, policy, mark } => {
                 OpResult::DryRunCreate(self.dry_run_create(entry, policy, mark).await.map_err(Failure::from))
@@ -205,13 +207,14 @@ impl Executor {
             .map_err(|error| Failure::new(Reason::Undecodable, error.to_string()))
     }
 
+    /// `fate` is that of the POST, whatever else is asked.
     async fn create(
         &self,
         scope: &Scope,
-        entry: &Entry,
-        policy: &ApplyPolicy,
-        mark: &Mark,
+        (entry, policy, mark): (&Entry, &ApplyPolicy, &Mark),
         ran: Option<Digest>,
+        earlier: Earlier,
+        fate: &mut Fate,
     ) -> Result<Created, Refused> {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
         let object = self.rendered(entry, policy, mark)?;
@@ -221,9 +224,16 @@ impl Executor {
         if ran.is_some() && template == ran {
             return Err(Failure::new(Reason::Vanished, "it ran with this Pod template").into());
         }
+        if earlier == Earlier::Unanswered && is_collected(&entry.key, &object) {
+            return Ok(match target.read().await? {
+                Some(object) => Created::Exists(target.decode(scope, object)?),
+                None => Created::Vanished { template },
+            });
+        }
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", target.resource.parent(&entry.key)?);
         match target.send(Method::POST, uri, JSON, &object).await {
             Ok(object) => {
+                *fate = Fate::Unknown;
                 self.after_write(&entry.key);
                 Ok(Created::Made(target.observed(scope, object, template)?))
             }
@@ -240,7 +250,10 @@ impl Executor {
                     None => Err(own.judge(refused)),
                 }
             }
-            Err(refused) => Err(target.judge(refused)),
+            Err(refused) => {
+                *fate = refused.failure().fate;
+                Err(target.judge(refused))
+            }
         }
     }
 
@@ -651,6 +664,11 @@ fn pod_template(key: &ObjectKey, object: &Value) -> Option<Digest> {
     let template = object["spec"].get("template").filter(|_| key.kind.is("batch", "Job"))?;
     // Its fields are in the order of their names, whatever order they were written in.
     Some(Digest::of(template.to_string().as_bytes()))
+}
+
+/// Whether it is a Job that is deleted some time after it ended.
+fn is_collected(key: &ObjectKey, object: &Value) -> bool {
+    key.kind.is("batch", "Job") && object["spec"]["ttlSecondsAfterFinished"].is_number()
 }
 
 fn complete(object: &mut Value, entry: &Entry, mark: &Mark) -> Result<(), Failure> {

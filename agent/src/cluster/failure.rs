@@ -3,6 +3,7 @@
 use std::error::Error as _;
 use std::time::Duration;
 
+use hyper_util::client::legacy;
 use kube::core::Status;
 use tideline_common::{Reason, Recreate};
 
@@ -38,9 +39,9 @@ impl Failure {
                  that"
             }
         };
-        let Self { reason, message, retry_after } = self;
+        let Self { reason, message, retry_after, fate } = self;
         let message = format!("an immutable field changed; {advice}: {message}");
-        Self { retry_after, ..Self::new(reason, message) }
+        Self { retry_after, fate, ..Self::new(reason, message) }
     }
 
     /// Of a request that got no answer.
@@ -59,8 +60,21 @@ impl Failure {
             }
             cause = error.source();
         }
-        Self::unavailable(message)
+        let failure = Self::unavailable(message);
+        if was_sent(error) { failure.unanswered() } else { failure }
     }
+}
+
+/// Whether a request without an answer may have arrived: it was more than prepared, and there was a connection to send it by.
+fn was_sent(error: &kube::Error) -> bool {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if error.downcast_ref::<legacy::Error>().is_some_and(legacy::Error::is_connect) {
+            return false;
+        }
+        cause = error.source();
+    }
+    matches!(error, kube::Error::Service(_) | kube::Error::HyperError(_))
 }
 
 /// A call that did not succeed.
@@ -198,8 +212,22 @@ pub(super) fn classify(code: u16, status: &Status, retry_after: Option<Duration>
         _ if code == 401 => format!("the API server does not accept this agent's credentials: {text}"),
         _ => text.to_owned(),
     };
-    Failure { retry_after, ..Failure::new(reason, message) }
+    let failure = Failure { retry_after, ..Failure::new(reason, message) };
+    if is_conclusive(code, status, reason) { failure } else { failure.unanswered() }
 }
+
+/// Whether an error says that nothing was done. Beyond 499 it may come from behind the store, or from a proxy that lost an
+/// API server half way; but admission comes before the store, and these are words of an API server that did not begin.
+fn is_conclusive(code: u16, status: &Status, reason: Reason) -> bool {
+    code < 500
+        || matches!(reason, Reason::Webhook | Reason::Denied | Reason::TooLarge)
+        || status.reason == "ServiceUnavailable"
+        || REFUSED_BY_ETCD.iter().any(|text| status.message.contains(text))
+}
+
+/// What etcd says, by its API server, when it takes no write: of `etcdserver: request timed out` nobody knows.
+const REFUSED_BY_ETCD: [&str; 3] =
+    ["etcdserver: no leader", "etcdserver: too many requests", "etcdserver: mvcc: database space exceeded"];
 
 /// Whether a webhook, a policy or a quota denies this very object. Webhooks and policies may give any code. Built-in admission
 /// of the API server (quotas, limits, Pod security) answers as to an account without the right.

@@ -97,7 +97,7 @@ pub(super) async fn answer(client: &Client, call: Call<'_>) -> Result<bytes::Byt
         Ok(outcome) => outcome,
         Err(_elapsed) => {
             let message = format!("the API server did not answer within {} s", CALL_MAX.as_secs());
-            Err(Refused::Local(Failure::unavailable(message)))
+            Err(Refused::Local(Failure::unavailable(message).unanswered()))
         }
     }
 }
@@ -107,7 +107,7 @@ pub(super) fn read<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, Refuse
 }
 
 pub(super) fn unreadable(error: &serde_json::Error) -> Refused {
-    Refused::Local(Failure::unavailable(format!("the API server's answer cannot be read: {error}")))
+    Refused::Local(Failure::unavailable(format!("the API server's answer cannot be read: {error}")).unanswered())
 }
 
 async fn exchange(client: &Client, request: Request<Body>) -> Result<bytes::Bytes, Refused> {
@@ -117,7 +117,7 @@ async fn exchange(client: &Client, request: Request<Body>) -> Result<bytes::Byte
     let bytes = Limited::new(response.into_body(), ANSWER_BYTES_MAX)
         .collect()
         .await
-        .map_err(|error| Refused::Local(Failure::unavailable(format!("the answer broke off: {error}"))))?
+        .map_err(|error| Refused::Local(Failure::unavailable(format!("the answer broke off: {error}")).unanswered()))?
         .to_bytes();
     if code.is_success() {
         return Ok(bytes);

@@ -6,6 +6,7 @@
 
 pub(super) mod change;
 pub(super) mod compact;
+pub(super) mod creations;
 pub(super) mod disk;
 pub(super) mod forbidden_kinds;
 pub(super) mod inputs;
@@ -35,6 +36,7 @@ use tideline_common::{
 use crate::core::interface::observed::Observed;
 use crate::core::interface::write::Write;
 use crate::namespaces::Namespaces;
+use creations::Creations;
 use disk::Disk;
 use forbidden_kinds::ForbiddenKinds;
 use inputs::Inputs;
@@ -76,6 +78,7 @@ pub(super) struct Model {
     pub(super) recorded: usize,
     pub(super) kinds: Kinds,
     pub(super) restored: Restored,
+    pub(super) creations: Creations,
     pub(super) forbidden_kinds: ForbiddenKinds,
     /// The same for refusals of webhooks, policies and quotas: those concern single objects, and are no missing right.
     pub(super) not_admitted: ForbiddenKinds,
@@ -107,6 +110,7 @@ impl Model {
             recorded: 0,
             kinds: Kinds::new(namespaces),
             restored: Restored::default(),
+            creations: Creations::default(),
             forbidden_kinds: ForbiddenKinds::default(),
             not_admitted: ForbiddenKinds::default(),
             believe_marks: false,

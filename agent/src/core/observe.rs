@@ -154,6 +154,9 @@ impl Core {
             let sources = self.model.sources_of(key, &observed.uid, observed.mark.as_deref());
             sources.into_iter().map(|source| (source, fact)).collect()
         });
+        if let Some(mark) = observed.mark.clone() {
+            self.model.creation_is_known(key, &mark.source.uid);
+        }
         let news = self.model.see(key, observed)?;
         if set_back {
             note_set_back(&mut self.model, key);

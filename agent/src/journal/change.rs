@@ -30,6 +30,8 @@ tables!(
     Unsent = "unsent",
     /// What ran, of sources that are not assigned any more, by number.
     Ran = "ran",
+    /// Jobs whose creation was begun. A build that does not know this leaves it as it is.
+    Creating = "creating",
     /// The kinds of which there ever was anything.
     Kinds = "kinds",
     /// What came back, though nothing assigns it.

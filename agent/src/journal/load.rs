@@ -82,6 +82,7 @@ pub(super) fn load(path: &Path, engine: &Engine, existed: bool, step: &dyn Fn())
     loaded.passed = numbered(engine, Table::Passed, &mut count)?;
     loaded.held = rows(engine, Table::Held, &mut count)?;
     loaded.ran = numbered(engine, Table::Ran, &mut count)?;
+    loaded.creating = rows(engine, Table::Creating, &mut count)?;
     loaded.kinds = rows(engine, Table::Kinds, &mut count)?;
     loaded.came_back = rows(engine, Table::RestoredObject, &mut count)?;
     loaded.unsent = rows(engine, Table::Unsent, &mut count)?;

@@ -431,6 +431,7 @@ impl Slot {
             | Table::Held
             | Table::Unsent
             | Table::Ran
+            | Table::Creating
             | Table::Kinds
             | Table::RestoredObject
             | Table::Staged

@@ -83,6 +83,8 @@ fn stands_alone(write: &Write) -> bool {
         | Write::Sent { .. }
         | Write::Ran { .. }
         | Write::RanForgotten { .. }
+        | Write::Creating(_)
+        | Write::CreationKnown(_)
         | Write::RestoredObject(_)
         | Write::RestoredGone { .. }
         | Write::DropBodies(_) => false,

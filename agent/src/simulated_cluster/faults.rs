@@ -22,7 +22,7 @@ pub struct Faults {
     pub unreadable: BTreeSet<ObjectKey>,
     /// Whose metadata may not be written.
     pub unwritable: BTreeSet<ObjectKey>,
-    /// Whose removal is done, and not answered, the next time.
+    /// Whose creation or removal is done, and not answered, the next time.
     pub unanswered: BTreeSet<ObjectKey>,
     /// Whose mark somebody puts back at once.
     pub keeps_marks: BTreeSet<ObjectKey>,
@@ -56,6 +56,16 @@ impl Faults {
 
     /// Whether the answer to an operation that was done gets lost.
     pub(super) fn loses_answer(&mut self, op: &Op) -> bool {
-        matches!(op, Op::Delete { key, .. } | Op::Orphan { key, .. } if self.unanswered.remove(key))
+        match op {
+            Op::Create { entry, .. } => self.unanswered.remove(&entry.key),
+            Op::Delete { key, .. } | Op::Orphan { key, .. } => self.unanswered.remove(key),
+            Op::DryRunCreate { .. }
+            | Op::Apply { .. }
+            | Op::TransferOwnership { .. }
+            | Op::ReTarget { .. }
+            | Op::Inspect { .. }
+            | Op::Get { .. }
+            | Op::Compare { .. } => false,
+        }
     }
 }

@@ -7,10 +7,10 @@ use tideline_common::{
 };
 
 use super::Cluster;
-use super::objects::{Local, Managed, is_job};
+use super::objects::{Local, Managed, has_ttl, is_job};
 use crate::core::{
-    Applied, Compared, Created, Deleted, Difference, Failure, FieldConflict, Inspected, LocalField, Marked, NotDone,
-    Observed, Op, OpResult, Orphaned, OwnershipTransferred, Served, Values,
+    Applied, Compared, Created, Deleted, Difference, Earlier, Failure, FieldConflict, Inspected, LocalField, Marked,
+    NotDone, Observed, Op, OpResult, Orphaned, OwnershipTransferred, Served, Values,
 };
 
 /// The one field of every object.
@@ -24,14 +24,16 @@ impl Cluster {
         }
         let result = self.carry_out(op);
         if self.faults.loses_answer(op) {
-            return op.failed(Failure::new(Reason::Unavailable, "timeout"));
+            return op.failed(Failure::new(Reason::Unavailable, "timeout").unanswered());
         }
         result
     }
 
     fn carry_out(&mut self, op: &Op) -> OpResult {
         match op {
-            Op::Create { entry, policy, mark, ran } => OpResult::Create(self.create(entry, policy, mark, *ran)),
+            Op::Create { entry, policy, mark, ran, earlier } => {
+                OpResult::Create(self.create(entry, policy, mark, *ran, *earlier))
+            }
             Op::DryRunCreate { entry, .. } => OpResult::DryRunCreate(self.admits(&entry.key)),
             Op::Apply { entry, policy, mark, uid, local, .. } => {
                 OpResult::Apply(self.apply(entry, policy, mark, uid, local))
@@ -57,6 +59,7 @@ impl Cluster {
         policy: &ApplyPolicy,
         mark: &Arc<Mark>,
         ran: Option<Digest>,
+        earlier: Earlier,
     ) -> Result<Created, Failure> {
         self.admits(&entry.key)?;
         if let Some(there) = self.observed(&entry.key) {
@@ -67,6 +70,11 @@ impl Cluster {
             if pod_template(entry) == ran {
                 return Err(Failure::new(Reason::Vanished, "it ran with this Pod template"));
             }
+        }
+        if earlier == Earlier::Unanswered && has_ttl(&entry.key) {
+            return Ok(Created::Vanished { template: pod_template(entry) });
+        }
+        if ran.is_some() {
             self.finished.remove(&entry.source.uid);
         }
         self.check_run(&entry.key, &entry.source.uid);

@@ -14,7 +14,8 @@ use serde_json::{Value, from_value, json};
 use tideline_agent::Namespaces;
 use tideline_agent::cluster::{Executor, Kinds, Scope, Watches, connect};
 use tideline_agent::core::{
-    Applied, ApplyTakeover, Created, Deleted, Event, Inspected, NotDone, Observed, Op, OpResult, Orphaned, Served,
+    Applied, ApplyTakeover, Created, Deleted, Earlier, Event, Inspected, NotDone, Observed, Op, OpResult, Orphaned,
+    Served,
 };
 use tideline_common::{
     ApplyPolicy, ConflictPolicy, Digest, Entry, EntryState, FieldMode, FieldPolicy, GroupKind, HubId, MARK_ANNOTATION,
@@ -105,7 +106,7 @@ impl Bench {
 
     fn create(&self, body: &Value) -> Op {
         let entry = self.entry(body);
-        Op::Create { mark: mark(&entry), policy: Arc::default(), entry, ran: None }
+        Op::Create { mark: mark(&entry), policy: Arc::default(), entry, ran: None, earlier: Earlier::Answered }
     }
 
     fn apply(&self, body: &Value, uid: &Uid, takeover: ApplyTakeover, policy: ApplyPolicy) -> Op {

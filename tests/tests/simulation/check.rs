@@ -217,7 +217,10 @@ impl World {
                 let awaits_namespace = self.explains(&entry.key, Reason::NamespaceUnavailable);
                 let unserved = self.explains(&entry.key, Reason::KindMissing);
                 let once = policy.mode == ApplyMode::CreateOnly;
-                let excused = stranger || (entry.key.is_namespaced() && awaits_namespace) || unserved || once;
+                // It may have run.
+                let vanished = self.explains(&entry.key, Reason::Vanished);
+                let excused =
+                    stranger || (entry.key.is_namespaced() && awaits_namespace) || unserved || once || vanished;
                 assert!(excused, "{} {how}, with the hub gone", entry.key);
             }
         }

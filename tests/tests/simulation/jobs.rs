@@ -128,6 +128,77 @@ fn a_job_that_ended_unseen_runs_again_with_another_pod_template_where_that_is_as
     );
 }
 
+/// The API server makes it, and nobody hears of that. It runs, ends and is collected before the API server is there again.
+#[test]
+fn a_job_whose_creation_had_no_answer_does_not_run_twice() {
+    each_seed(
+        SEEDS,
+        |_| PLAIN,
+        |world| {
+            let (job, other) = (place("ttl"), place("other"));
+            let (crashes, ends) = (world.draw().is_multiple_of(2), !world.draw().is_multiple_of(4));
+            world.act(|spaces| spaces.create(&SpaceName::root(), &other, ApplyPolicy::default()));
+            world.pass(DONE);
+            world.touch(|cluster| cluster.faults.unanswered.extend([job.clone()]));
+            world.act(|spaces| spaces.create(&SpaceName::root(), &job, ApplyPolicy::default()));
+            for _ in 0..DONE {
+                if world.cluster.objects.contains_key(&job) {
+                    break;
+                }
+                world.pass(1);
+            }
+            assert!(world.cluster.objects.contains_key(&job), "it is created");
+            world.set_outage(Some(Reason::Unavailable));
+            if ends {
+                world.touch(|cluster| cluster.end_unseen(&job));
+            }
+            if crashes {
+                world.restart_agent();
+            }
+            world.pass(DONE);
+            world.set_outage(None);
+            world.sleep(SETTLING);
+            assert_eq!(world.cluster.objects.contains_key(&job), !ends);
+            assert_eq!(reasons(world, Reason::Vanished), if ends { vec![job.clone()] } else { Vec::new() });
+            world.check_converged();
+            // Another source is another Job.
+            world.act(|spaces| spaces.renew(|key| *key == job));
+            world.sleep(SETTLING);
+            assert!(world.cluster.objects.contains_key(&job));
+            world.check_converged();
+            world.check_at_rest(true);
+        },
+    );
+}
+
+/// While the API server cannot be reached, or refuses, nothing is sent of which the end would not be known.
+#[test]
+fn an_outage_keeps_no_job_from_running_that_was_not_created() {
+    each_seed(
+        10,
+        |_| PLAIN,
+        |world| {
+            let jobs = [place("ttl-a"), place("ttl-b")];
+            world.act(|spaces| spaces.create(&SpaceName::root(), &place("other"), ApplyPolicy::default()));
+            world.pass(DONE);
+            world.set_outage(Some(Reason::Unavailable));
+            for job in &jobs {
+                world.act(|spaces| spaces.create(&SpaceName::root(), job, ApplyPolicy::default()));
+            }
+            world.pass(DONE);
+            if world.draw().is_multiple_of(2) {
+                world.restart_agent();
+            }
+            world.pass(DONE);
+            world.set_outage(None);
+            world.sleep(SETTLING);
+            assert!(jobs.iter().all(|job| world.cluster.objects.contains_key(job)), "they run");
+            world.check_converged();
+            world.check_at_rest(true);
+        },
+    );
+}
+
 /// A label was wrong for a while: a Job that was deleted for that, and had not ended, runs when it is assigned again.
 #[test]
 fn a_job_that_its_agent_deleted_runs_when_it_is_assigned_again() {

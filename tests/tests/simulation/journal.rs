@@ -35,6 +35,7 @@ pub(crate) struct Journal {
     passed: BTreeMap<u64, Tombstone>,
     held: BTreeSet<Tombstone>,
     ran: BTreeMap<u64, Tombstone>,
+    creating: BTreeSet<Tombstone>,
     kinds: BTreeMap<GroupKind, Arc<str>>,
     came_back: BTreeMap<ObjectKey, RestoredObject>,
     pub(crate) decommission: Decommission,
@@ -104,6 +105,12 @@ impl Journal {
                 }
                 Write::RanForgotten { number } => {
                     self.ran.remove(&number);
+                }
+                Write::Creating(creation) => {
+                    self.creating.insert(creation);
+                }
+                Write::CreationKnown(creation) => {
+                    self.creating.remove(&creation);
                 }
                 Write::Kind { kind, version } => {
                     self.kinds.insert(kind, version);
@@ -185,6 +192,7 @@ impl Journal {
             passed: self.passed.clone().into_iter().collect(),
             held: self.held.iter().cloned().collect(),
             ran: self.ran.clone().into_iter().collect(),
+            creating: self.creating.iter().cloned().collect(),
             kinds: self.kinds.clone().into_iter().collect(),
             came_back: self.came_back.values().cloned().collect(),
             decommission: self.decommission,

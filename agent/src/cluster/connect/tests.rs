@@ -7,6 +7,7 @@ use tokio::sync::Barrier;
 use tokio::time::timeout;
 
 use super::*;
+use crate::core::{Failure, Fate};
 
 const ANSWER: &[u8] = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{}";
 /// Longest wait for anything.
@@ -94,6 +95,29 @@ async fn an_answer_that_does_not_come_is_given_up_and_asked_for_on_another_conne
             assert_eq!(ask().await.expect("on another connection"), "{}");
         }
         served.await.unwrap();
+    }
+}
+
+/// Where nobody listens nothing was done. A connection that ends with the request says nothing.
+#[tokio::test]
+async fn a_request_without_a_connection_was_not_sent_and_one_without_an_answer_may_have_been_carried_out() {
+    tideline_runtime::tls::install_provider();
+    for (listens, expected) in [(false, Fate::NotDone), (true, Fate::Unknown)] {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let served = tokio::spawn(async move {
+            if listens {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                assert_ne!(connection.read(&mut [0; 4096]).await.unwrap(), 0, "no request came");
+            }
+        });
+        if !listens {
+            served.await.unwrap();
+        }
+        let client = client(Config::new(url.parse().unwrap()), IDLE_MAX, DEADLINES, &Arc::default()).unwrap();
+        let request = http::Request::post("/api/v1/configmaps").body(b"{}".to_vec()).unwrap();
+        let error = timeout(WAIT_MAX, client.request_text(request)).await.unwrap().unwrap_err();
+        assert_eq!(Failure::of_client(&error).fate, expected, "{error:?}");
     }
 }
 

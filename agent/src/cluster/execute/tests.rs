@@ -14,6 +14,7 @@ use api_server::{ApiServer, serve};
 mod api_server;
 mod contents;
 mod refusals;
+mod unanswered;
 
 /// A 403: in the words of a policy, of a webhook, and of the API server itself.
 const POLICY: &str =
@@ -115,7 +116,7 @@ fn server(code: u16, says: &'static str, is_there: bool) -> Executor {
 }
 
 fn creates(implied: bool) -> Op {
-    Op::Create { entry: entry(implied), policy: Arc::default(), mark: mark(), ran: None }
+    Op::Create { entry: entry(implied), policy: Arc::default(), mark: mark(), ran: None, earlier: Earlier::Answered }
 }
 
 fn marks(implied: bool) -> Op {

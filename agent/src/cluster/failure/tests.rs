@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tideline_common::{Reason, Recreate};
 
 use super::{Failure, Refused, classify};
-use crate::core::FieldConflict;
+use crate::core::{Fate, FieldConflict};
 
 fn status(value: Value) -> Status {
     serde_json::from_value(value).expect("a Status")
@@ -40,6 +40,38 @@ fn a_404_is_about_the_namespace_the_kind_or_the_object() {
     assert!(!refused(404, denied).is_object_missing());
     assert!(!refused(404, namespace).is_object_missing());
     assert!(refused(404, kind).is_kind_missing());
+}
+
+/// What is refused was not done. Of an error from behind admission, or from a proxy, nobody knows.
+#[test]
+fn only_an_error_that_may_have_come_after_the_write_leaves_its_fate_unknown() {
+    let of = |code: u16, reason: &str, message: &str| {
+        classify(code, &status(json!({"reason": reason, "message": message})), None).fate
+    };
+    for (code, reason, message) in [
+        (400, "BadRequest", "no"),
+        (401, "Unauthorized", "no"),
+        (403, "Forbidden", "no"),
+        (409, "AlreadyExists", "no"),
+        (422, "Invalid", "no"),
+        (429, "TooManyRequests", "no"),
+        (500, "InternalError", "failed calling webhook \"a.b\": connection refused"),
+        (500, "InternalError", "etcdserver: mvcc: database space exceeded"),
+        (500, "InternalError", "etcdserver: request is too large"),
+        (503, "ServiceUnavailable", "the server is currently unable to handle the request"),
+    ] {
+        assert_eq!(of(code, reason, message), Fate::NotDone, "{code} {reason}: {message}");
+    }
+    for (code, reason, message) in [
+        (500, "InternalError", "no"),
+        (500, "InternalError", "etcdserver: request timed out"),
+        (500, "InternalError", "etcdserver: leader changed"),
+        (502, "Bad Gateway", "<html>no route</html>"),
+        (503, "Service Unavailable", "<html>no route</html>"),
+        (504, "Timeout", "context deadline exceeded"),
+    ] {
+        assert_eq!(of(code, reason, message), Fate::Unknown, "{code} {reason}: {message}");
+    }
 }
 
 #[test]

@@ -88,7 +88,7 @@ impl Core {
                 self.dirty(key, now);
                 FollowUp::Stale
             }
-            Err(NotDone::Failed(Failure { reason, message, retry_after })) => {
+            Err(NotDone::Failed(Failure { reason, message, retry_after, fate: _ })) => {
                 let message = format!("changed locally; comparing the fields failed: {message}");
                 self.conclude(now, key, Progress::Applied, Some(Reason::Drifted), message);
                 if reason == Reason::BodyMissing

@@ -20,8 +20,8 @@ use crate::core::model::object::Object;
 pub const RAN_MAX: usize = 2_000;
 
 /// The message for a Job that is gone, and that nobody has seen end.
-pub(in crate::core) const VANISHED: &str = "this Job was created here and is gone, so it may have run; it is not created again. To run it again, \
-                                            recreate its source, or change its Pod template with apply.recreate: OnImmutable";
+pub(in crate::core) const VANISHED: &str = "this Job was created here, or its creation had no answer, and it is gone, so it may have run; it is not created \
+     again. To run it again, recreate its source, or change its Pod template with apply.recreate: OnImmutable";
 
 /// What ran, by key and source.
 #[derive(Debug, Default)]
@@ -120,6 +120,12 @@ impl Ran {
         if model.forget_fact(key, source, Terminal::Finished) {
             self.note(model, key, source.clone(), Terminal::Started);
         }
+    }
+
+    /// A Job may have been created, and is not there: whatever one before it did, this one counts as started.
+    pub(in crate::core) fn may_have_run(&mut self, model: &mut Model, key: &ObjectKey, source: &Uid) {
+        model.forget_fact(key, source, Terminal::Finished);
+        self.note(model, key, source.clone(), Terminal::Started);
     }
 
     /// An existing object of ours leaves no doubt: if it goes, it is recreated as anywhere else. Except a Job, which may have

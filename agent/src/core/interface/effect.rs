@@ -119,8 +119,9 @@ pub enum Timer {
 #[derive(Clone, Debug)]
 pub enum Op {
     /// POST; answers `Exists` where an object has the key. A Job of which the Pod template has this digest `ran`: it is not
-    /// created, which fails as `Vanished`.
-    Create { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark>, ran: Option<Digest> },
+    /// created, which fails as `Vanished`. One that is deleted some time after it ended, and that an earlier request may have
+    /// created, is looked for, and not created.
+    Create { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark>, ran: Option<Digest>, earlier: Earlier },
     /// Asks by a dry run, under another name, whether this could be created if the existing object were gone; creates nothing.
     DryRunCreate { entry: Arc<Entry>, policy: Arc<ApplyPolicy>, mark: Arc<Mark> },
     /// Server-side apply onto the object with this UID; never creates. Fields in `local` stay as they are there, unless
@@ -185,6 +186,15 @@ impl Op {
             Self::DryRunCreate { .. } | Self::Inspect { .. } | Self::Get { .. } | Self::Compare { .. } => false,
         }
     }
+}
+
+/// What came of earlier requests to create the same object for the same source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Earlier {
+    /// There were none, or it is known of each.
+    Answered,
+    /// One may have created it.
+    Unanswered,
 }
 
 /// An object as it was seen, without what its controllers report of it.

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tideline_common::Reason;
 use tideline_common::health::truncate;
 use tideline_common::limits::MESSAGE_BYTES_MAX;
+use tideline_common::{Digest, Reason};
 
 use super::effect::Op;
 use super::observed::Observed;
@@ -34,6 +34,11 @@ pub enum Created {
     Made(Box<Observed>),
     /// An object has the key; it was left as it is.
     Exists(Box<Observed>),
+    /// None has it, and none was created: an earlier request may have made one that was collected since. With the digest of its
+    /// Pod template.
+    Vanished {
+        template: Option<Digest>,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -108,13 +113,29 @@ pub struct Failure {
     pub message: String,
     /// How long the API server asks to be left alone.
     pub retry_after: Option<Duration>,
+    pub fate: Fate,
+}
+
+/// Whether what was asked for may have been done all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It was refused, or never asked for.
+    NotDone,
+    /// It was sent, and no answer says.
+    Unknown,
 }
 
 impl Failure {
     pub fn new(reason: Reason, message: impl Into<String>) -> Self {
         let mut message: String = message.into();
         truncate(&mut message, MESSAGE_BYTES_MAX);
-        Self { reason, message, retry_after: None }
+        Self { reason, message, retry_after: None, fate: Fate::NotDone }
+    }
+
+    /// It was sent, and nothing says what came of it.
+    #[must_use]
+    pub fn unanswered(self) -> Self {
+        Self { fate: Fate::Unknown, ..self }
     }
 }
 
@@ -153,7 +174,7 @@ impl OpResult {
             | Self::Inspect(Ok(Inspected::Holds { itself: observed, .. }))
             | Self::Get(Ok(Some(observed)))
             | Self::Compare(Ok(Compared { observed, .. })) => Some(observed),
-            Self::Create(Err(_))
+            Self::Create(Ok(Created::Vanished { .. }) | Err(_))
             | Self::Apply(Err(_))
             | Self::TransferOwnership(Ok(OwnershipTransferred::Finalizing) | Err(_))
             | Self::ReTarget(Err(_))

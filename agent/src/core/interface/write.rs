@@ -122,6 +122,10 @@ pub enum Write {
     RanForgotten {
         number: u64,
     },
+    /// A Job of this source is about to be created. On disk before the request is sent.
+    Creating(Tombstone),
+    /// It is known what came of that.
+    CreationKnown(Tombstone),
     /// There is an object of this kind, or was; named in this version.
     Kind {
         kind: GroupKind,

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tideline_common::{Monotonic, ObjectKey, Tombstone};
 
 use super::change::Change;
-use crate::core::interface::effect::{Effect, Effects, PersistId};
+use crate::core::interface::effect::{Effect, Effects, Op, OpId, PersistId};
 use crate::core::interface::write::Write;
 use crate::core::jitter::Jitter;
 
@@ -24,6 +24,8 @@ pub(in crate::core) enum Then {
     Recorded(ObjectKey),
     Switched(Box<Change>),
     Enrolled,
+    /// This creation of a Job may be sent.
+    Create(OpId, Box<Op>),
     /// The fuse let this removal through, of this wave.
     Passed(Tombstone, i32),
 }

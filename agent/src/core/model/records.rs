@@ -1,7 +1,7 @@
 //! What was applied, as the journal has it.
 
 use tideline_common::wire::v1::Terminal;
-use tideline_common::{Entry, ObjectKey, Uid};
+use tideline_common::{Digest, Entry, ObjectKey, Uid};
 
 use super::Model;
 use super::disk::Then;
@@ -56,6 +56,7 @@ impl Model {
 
     /// An object that this agent has deleted itself is created anew if it is assigned again, unless it was seen to end.
     pub(in crate::core) fn forget_start_of_deleted(&mut self, key: &ObjectKey, source: &Uid) {
+        self.creation_is_known(key, source);
         self.forget_fact(key, source, Terminal::Started);
     }
 
@@ -66,6 +67,16 @@ impl Model {
         object.terminal = None;
         self.disk.write(Write::Sent { key: key.clone() });
         true
+    }
+
+    /// A Job may have run as its entry says, or as it said then, with this Pod template.
+    pub(in crate::core) fn may_have_run(&mut self, entry: &Entry, template: Option<Digest>) {
+        let key = &entry.key;
+        let record = self.objects.get(key).and_then(|object| object.record.clone());
+        if let Some(record) = record.filter(|record| record.source == entry.source.uid) {
+            let template = template.or(record.template);
+            self.set_record(key, AppliedRecord { input: entry.input, template, ..record });
+        }
     }
 
     /// A Job that is gone was to run with another Pod template, and its source has changed in something else.

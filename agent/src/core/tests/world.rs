@@ -427,7 +427,7 @@ impl World {
                     if self.random.chance(50) {
                         self.cluster.execute(&op);
                     }
-                    op.failed(Failure::new(tideline_common::Reason::Unavailable, "timeout"))
+                    op.failed(Failure::new(tideline_common::Reason::Unavailable, "timeout").unanswered())
                 } else {
                     self.cluster.execute(&op)
                 };
@@ -673,6 +673,8 @@ impl World {
                 Write::Sent { key } => journal.unsent.retain(|other| other.key != key),
                 Write::Ran { number, tombstone } => journal.ran.push((number, tombstone)),
                 Write::RanForgotten { number } => journal.ran.retain(|(other, _)| *other != number),
+                Write::Creating(creation) => journal.creating.push(creation),
+                Write::CreationKnown(creation) => journal.creating.retain(|other| *other != creation),
                 Write::Kind { kind, version } => {
                     journal.kinds.retain(|(other, _)| *other != kind);
                     journal.kinds.push((kind, version));

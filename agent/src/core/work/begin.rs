@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::wire::v1::Progress;
-use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason};
+use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone};
 
 use super::conclude::RETRY;
 use super::in_flight::{Purpose, ReadFor, SeenVersion};
@@ -14,8 +14,10 @@ use crate::core::decide::plan;
 use crate::core::decide::plan::{Decision, NoAction, Situation};
 use crate::core::decide::ran::{VANISHED, is_gone_unread};
 use crate::core::decide::set_back::{NAMESPACE_SET_BACK, lists_first};
-use crate::core::interface::effect::{ApplyTakeover, Effect, Effects, Op};
+use crate::core::interface::effect::{ApplyTakeover, Earlier, Effect, Effects, Op, OpId};
+use crate::core::interface::op_result::{Failure, OpResult};
 use crate::core::interface::write::AppliedRecord;
+use crate::core::model::disk::Then;
 use crate::core::model::kinds::View;
 use crate::core::model::object::{Me, failed_for_a_webhook};
 use crate::core::model::seen::Seen;
@@ -25,6 +27,8 @@ const CORRECTIONS_AT_ONCE: u32 = 3;
 /// Without a correction for this long, they count from zero again.
 const CORRECTIONS_FORGOTTEN: Duration = Duration::from_mins(10);
 
+/// With why it cannot be.
+const UNRECORDED: &str = "not created before the journal has it, because a Job is to run once";
 /// The hub knows for what, and says so.
 const TOO_OLD: &str =
     "this version of the agent does not support what the entry requires; not applied. Upgrade the agent";
@@ -115,6 +119,11 @@ impl Core {
         op: Op,
         out: &mut Effects,
     ) {
+        let id = self.start(now, key, purpose, &op);
+        out.push(Effect::Execute { id, op });
+    }
+
+    fn start(&mut self, now: Monotonic, key: &ObjectKey, purpose: Purpose, op: &Op) -> OpId {
         let seen = self.model.objects.get(key).and_then(|object| object.seen().map(SeenVersion::from));
         let id = self.work.start_operation(now, key, purpose, seen);
         if let Some(object) = self.model.objects.get_mut(key) {
@@ -123,7 +132,49 @@ impl Core {
                 object.presence.begin_write();
             }
         }
-        out.push(Effect::Execute { id, op });
+        id
+    }
+
+    /// Begins a creation. That of a Job is sent once the journal has it that it was begun: the process may end, or its answer be
+    /// lost, and the Job run and be collected before anybody looks.
+    fn create(&mut self, now: Monotonic, entry: &Arc<Entry>, policy: Arc<ApplyPolicy>, op: Op, out: &mut Effects) {
+        let key = &entry.key;
+        let purpose = Purpose::Create { entry: Arc::clone(entry), policy };
+        let source = &entry.source.uid;
+        if !key.kind.is("batch", "Job") || self.model.creations.earlier(key, source) == Earlier::Unanswered {
+            return self.execute(now, key, purpose, op, out);
+        }
+        if let Some(problem) = self.model.disk.problem() {
+            let message = format!("{UNRECORDED}: {problem}");
+            self.conclude(now, key, Progress::Pending, Some(Reason::Unavailable), message);
+            return self.retry(now, key, None);
+        }
+        let id = self.start(now, key, purpose, &op);
+        self.model.creation_begins(Tombstone { key: key.clone(), source: source.clone() }, id);
+        self.model.disk.then(Then::Create(id, Box::new(op)));
+    }
+
+    /// The journal has it that a Job is about to be created. The agent may have been frozen since, or be about to end.
+    pub(in crate::core) fn creation_recorded(&mut self, now: Monotonic, id: OpId, op: Op, out: &mut Effects) {
+        if !self.work.goes_out(now, id) {
+            return;
+        }
+        if let (Op::Create { entry, .. }, true) = (&op, self.begins(now)) {
+            let creation = Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() };
+            self.model.creation_is_recorded(&creation);
+            return out.push(Effect::Execute { id, op });
+        }
+        let failure = Failure::new(Reason::Unavailable, "not begun: the agent changes nothing at present");
+        self.executed(now, id, op.failed(failure), out);
+    }
+
+    /// The journal cannot be written: what waits for it is tried again later, and takes no other object's turn meanwhile.
+    pub(in crate::core) fn call_off_creations(&mut self, now: Monotonic, out: &mut Effects) {
+        let problem = self.model.disk.problem().unwrap_or_default().to_owned();
+        for id in self.model.creations.unrecorded() {
+            let failure = Failure::new(Reason::Unavailable, format!("{UNRECORDED}: {problem}"));
+            self.executed(now, id, OpResult::Create(Err(failure)), out);
+        }
     }
 
     /// Decides about an assigned object and begins what was decided.
@@ -243,8 +294,9 @@ impl Core {
             (decision @ (Decision::Create | Decision::RunAnew(_)), Some(policy), _) => {
                 let ran = if let Decision::RunAnew(ran) = decision { Some(ran) } else { None };
                 let mark = Arc::new(plan::mark_of(me, entry, &policy, Origin::Created));
-                let op = Op::Create { entry: Arc::clone(entry), policy: Arc::clone(&policy), mark, ran };
-                self.execute(now, key, Purpose::Create { entry: Arc::clone(entry), policy }, op, out);
+                let earlier = self.model.creations.earlier(key, &entry.source.uid);
+                let op = Op::Create { entry: Arc::clone(entry), policy: Arc::clone(&policy), mark, ran, earlier };
+                self.create(now, entry, policy, op, out);
             }
             (Decision::Apply { uid, takeover, origin }, Some(policy), _) => {
                 if takeover != ApplyTakeover::Adopt && self.is_fought_over(now, entry) {

@@ -77,7 +77,7 @@ impl Core {
 
     /// It was throttled, which says nothing about the entry: it is tried again.
     pub(in crate::core) fn throttled(&mut self, now: Monotonic, key: &ObjectKey, failure: Failure) -> FollowUp {
-        let Failure { reason, message, retry_after } = failure;
+        let Failure { reason, message, retry_after, fate: _ } = failure;
         self.say(now, key, Outcome { progress: Progress::Pending, reason: Some(reason), message });
         FollowUp::BackOff(retry_after)
     }

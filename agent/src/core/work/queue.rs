@@ -327,6 +327,13 @@ impl Work {
         id
     }
 
+    /// An operation that waited for the disk goes out now. False if it was called off.
+    pub(in crate::core) fn goes_out(&mut self, now: Monotonic, id: OpId) -> bool {
+        let waiting = self.in_flight.get_mut(&id);
+        // How long the disk took says nothing of the API server.
+        waiting.map(|in_flight| in_flight.begun = now).is_some()
+    }
+
     /// None if it is not under way.
     pub(in crate::core) fn land(
         &mut self,

@@ -169,7 +169,7 @@ impl Core {
         if failure.reason == Reason::Throttled {
             return self.throttled(now, key, failure);
         }
-        let Failure { reason, message, retry_after } = failure;
+        let Failure { reason, message, retry_after, fate: _ } = failure;
         self.conclude(now, key, Progress::Failed, Some(reason), message);
         FollowUp::BackOff(retry_after)
     }
@@ -182,7 +182,14 @@ impl Core {
         result: Result<Created, Failure>,
     ) -> FollowUp {
         let key = &entry.key;
+        let creation = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
+        self.model.creation_ended(&creation, &result);
         match result {
+            Ok(Created::Vanished { template }) => {
+                self.model.may_have_run(entry, template);
+                self.guards.ran.may_have_run(&mut self.model, key, &entry.source.uid);
+                FollowUp::Requeue
+            }
             Ok(Created::Made(observed)) => {
                 if self.model.assigns(key, &entry.source.uid) {
                     // Nothing existed that could have been orphaned. An object of a source that left meanwhile is removed as
@@ -539,7 +546,7 @@ impl Core {
                 FollowUp::BackOff(None)
             }
             Err(NotDone::Stale) => FollowUp::Stale,
-            Err(NotDone::Failed(Failure { reason, message, retry_after })) => {
+            Err(NotDone::Failed(Failure { reason, message, retry_after, fate: _ })) => {
                 let Some(removal) = self.model.removals.get(tombstone) else { return FollowUp::Concluded };
                 let throttled = reason == Reason::Throttled;
                 // A throttled operation is held once it is known that this is not over soon. What waits for finalizers has

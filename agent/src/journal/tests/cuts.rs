@@ -115,7 +115,9 @@ fn some(kind: u8, first: u32, count: u32) -> Vec<Write> {
         17 => each(&|n| Write::RestoredGone { key: entry(n).key.clone() }),
         18 => each(&|n| Write::Kind { kind: GroupKind::new("", format!("Kind{n}")), version: "v1".into() }),
         19 => vec![Write::Mode(AgentMode::Frozen(FreezeReason::Revoked(noise(first, 1_500_000))))],
-        20 => vec![Write::History(Continuity::Broken), Write::Decommission(Decommission::Keep)],
+        20 => each(&|n| Write::Creating(tombstone(n))),
+        21 => each(&|n| Write::CreationKnown(tombstone(n))),
+        22 => vec![Write::History(Continuity::Broken), Write::Decommission(Decommission::Keep)],
         _ => vec![Write::Enrolled(Enrolled {
             target: TargetId::from_uuid(Uuid::from_u128(first.into())),
             name: "store".into(),
@@ -130,7 +132,7 @@ fn came_back(n: u32) -> RestoredObject {
 
 fn writes(count_max: u32) -> impl Strategy<Value = Vec<Write>> {
     let count = prop_oneof![2 => 1_u32..4, 1 => 250..count_max];
-    let one = (0_u8..22, 0..OBJECTS - 1, count).prop_map(|(kind, first, count)| some(kind, first, count));
+    let one = (0_u8..24, 0..OBJECTS - 1, count).prop_map(|(kind, first, count)| some(kind, first, count));
     prop::collection::vec(one, 1..6).prop_map(|writes| writes.concat())
 }
 

@@ -59,6 +59,7 @@ kinds!(
         PersistDecommission: Nowhere(SERVICE),
         PersistUnsent: Here,
         PersistSent: Here,
+        PersistCreating: Nowhere("no Job is placed here; seeds do that"),
         PersistCameBack: Here,
         PersistDropBodies: Here,
         ExecuteCreate: Here,
@@ -179,6 +180,7 @@ fn of_write(write: &Write) -> AgentEffect {
         Write::Decommission(_) => AgentEffect::PersistDecommission,
         Write::Unsent(_) | Write::Ran { .. } => AgentEffect::PersistUnsent,
         Write::Sent { .. } | Write::RanForgotten { .. } => AgentEffect::PersistSent,
+        Write::Creating(_) | Write::CreationKnown(_) => AgentEffect::PersistCreating,
         Write::Kind { .. } | Write::RestoredObject(_) | Write::RestoredGone { .. } => AgentEffect::PersistCameBack,
         Write::DropBodies(_) => AgentEffect::PersistDropBodies,
     }
@@ -247,6 +249,8 @@ pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
         | Write::Unsent(_)
         | Write::Ran { .. }
         | Write::RanForgotten { .. }
+        | Write::Creating(_)
+        | Write::CreationKnown(_)
         | Write::RestoredObject(_)
         | Write::RestoredGone { .. }
         | Write::Sent { .. }

@@ -196,7 +196,7 @@ impl World {
             let throttled = self.random.chance(300);
             let reason = if throttled { Reason::Throttled } else { Reason::Unavailable };
             let retry_after = throttled.then_some(THROTTLED_FOR);
-            op.failed(Failure { retry_after, ..Failure::new(reason, "no time") })
+            op.failed(Failure { retry_after, ..Failure::new(reason, "no time").unanswered() })
         });
         let after = self.random.within(OPERATION);
         self.schedule(after, Happening::Ends { run, id, result: Box::new(result) });

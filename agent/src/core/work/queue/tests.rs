@@ -4,7 +4,7 @@ use super::*;
 use crate::core::decide::plan;
 use crate::core::decide::plan::mark_of;
 use crate::core::decide::set_back::LIST_FIRST_MAX;
-use crate::core::interface::effect::Op;
+use crate::core::interface::effect::{Earlier, Op};
 use crate::core::interface::event::Event;
 use crate::core::interface::observed::{Observed, Served};
 use crate::core::interface::op_result::{Created, Failure, NotDone, OpResult};
@@ -22,12 +22,18 @@ use tideline_common::{ApplyPolicy, DesiredSet, Formers, Origin, Prune, PrunePoli
 
 mod jobs;
 
+use jobs::{Disk, creation, keep};
+
 /// A core that restarted offline with these entries accepted and an empty cluster.
 struct Offline {
     core: Core,
     loaded: Loaded,
     now: Monotonic,
     begun: Vec<(OpId, ObjectKey)>,
+    /// What was known of earlier requests when the last creation was begun.
+    earlier: Option<Earlier>,
+    /// How long the disk takes.
+    disk: Disk,
     stopped: bool,
 }
 
@@ -67,6 +73,8 @@ impl Offline {
             loaded,
             now: Monotonic::START,
             begun: Vec::new(),
+            earlier: None,
+            disk: Disk::Quick,
             stopped: false,
         };
         offline.step(Event::Started);
@@ -101,16 +109,15 @@ impl Offline {
         self.core.step(self.now, event, &mut out);
         for effect in out {
             match effect {
-                Effect::Execute { id, op: Op::Create { entry, .. } } => self.begun.push((id, entry.key.clone())),
+                Effect::Execute { id, op: Op::Create { entry, earlier, .. } } => {
+                    let job = entry.key.kind.is("batch", "Job");
+                    assert!(!job || self.loaded.creating.contains(&creation(&entry)), "the journal does not have it");
+                    self.earlier = Some(earlier);
+                    self.begun.push((id, entry.key.clone()));
+                }
+                Effect::Persist { .. } if self.disk == Disk::Silent => {}
                 Effect::Persist { id, writes } => {
-                    for write in writes.iter().cloned() {
-                        match write {
-                            Write::Applied { key, record } => self.loaded.applied.push((key, *record)),
-                            Write::Unsent(report) => self.loaded.unsent.push(*report),
-                            Write::Kind { kind, version } => self.loaded.kinds.push((kind, version)),
-                            other => panic!("{other:?}"),
-                        }
-                    }
+                    keep(&mut self.loaded, &writes);
                     self.step(Event::Persisted { id, result: Ok(()) });
                 }
                 Effect::Stopped => self.stopped = true,

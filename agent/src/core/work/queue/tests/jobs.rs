@@ -5,6 +5,7 @@ use tideline_common::wire::v1::{ObjectReport, TerminalFact};
 use tideline_common::{HubId, Mark};
 
 use super::*;
+use crate::core::interface::effect::PersistId;
 
 #[test]
 fn a_finished_job_that_its_ttl_removed_is_not_run_again_after_a_restart() {
@@ -32,6 +33,151 @@ fn a_job_that_is_gone_after_a_restart_is_read_and_not_run_again() {
     let object = offline.core.model.objects.get(&key).unwrap();
     assert_eq!((object.outcome.progress, object.outcome.reason), (Progress::Withheld, Some(Reason::Vanished)));
     assert!(offline.begun.is_empty());
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Disk {
+    Quick,
+    /// It says nothing.
+    Silent,
+}
+
+/// What the journal has of a creation that was begun.
+pub(super) fn creation(entry: &Entry) -> Tombstone {
+    Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() }
+}
+
+/// Has the journal hold what is written.
+pub(super) fn keep(loaded: &mut Loaded, writes: &[Write]) {
+    for write in writes.iter().cloned() {
+        match write {
+            Write::Applied { key, record } => loaded.applied.push((key, *record)),
+            Write::Unsent(report) => loaded.unsent.push(*report),
+            Write::Kind { kind, version } => loaded.kinds.push((kind, version)),
+            Write::Creating(creation) => loaded.creating.push(creation),
+            Write::CreationKnown(creation) => loaded.creating.retain(|it| *it != creation),
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+fn try_again(offline: &mut Offline) {
+    offline.now = offline.now + RETRY.1;
+    offline.step(Event::Timer(Timer::Retry));
+}
+
+fn no_answer() -> Failure {
+    Failure::new(Reason::Unavailable, "no").unanswered()
+}
+
+/// The process ends before it hears of it, or goes on without an answer.
+#[test]
+fn a_job_whose_creation_had_no_answer_is_looked_for_and_counts_as_started_if_it_is_not_there() {
+    for crashes in [true, false] {
+        let job = entry(&key("batch", "Job", "once"), 1, 1);
+        let mut offline = Offline::new(vec![job.clone()]);
+        assert_eq!(offline.earlier, Some(Earlier::Answered));
+        let (id, key) = offline.begun.remove(0);
+        if crashes {
+            offline.restart();
+        } else {
+            offline.step(Event::Executed { id, result: OpResult::Create(Err(no_answer())) });
+            try_again(&mut offline);
+            // That one is not sent does not say that the one before it was not carried out.
+            offline.fail(Reason::Unavailable);
+            try_again(&mut offline);
+        }
+        assert_eq!(offline.earlier, Some(Earlier::Unanswered), "crashes: {crashes}");
+        let (id, _) = offline.begun.remove(0);
+        offline.step(Event::Executed { id, result: OpResult::Create(Ok(Created::Vanished { template: None })) });
+        for restart in [false, true] {
+            if restart {
+                offline.restart();
+            }
+            let id = offline.core.model.objects.get(&key).unwrap().work.in_flight().expect("it is looked for");
+            offline.step(Event::Executed { id, result: OpResult::Get(Ok(None)) });
+            let object = offline.core.model.objects.get(&key).unwrap();
+            assert_eq!((object.outcome.progress, object.outcome.reason), (Progress::Withheld, Some(Reason::Vanished)));
+            assert!(offline.begun.is_empty(), "crashes: {crashes}");
+        }
+        assert!(offline.loaded.creating.is_empty(), "it is known by now");
+    }
+}
+
+#[test]
+fn a_creation_that_was_refused_or_answered_or_seen_is_known() {
+    type End = fn(&mut Offline, OpId, &Entry);
+    let ends: [(&str, End); 4] = [
+        ("it was refused", |offline, id, _| {
+            let failure = Failure::new(Reason::Invalid, "no");
+            offline.step(Event::Executed { id, result: OpResult::Create(Err(failure)) });
+        }),
+        ("it was made", |offline, id, job| {
+            offline.step(Event::Executed { id, result: made(created(&job.key, Some(Terminal::Started))) });
+        }),
+        ("another is there", |offline, id, job| {
+            let there = Box::new(created(&job.key, None));
+            offline.step(Event::Executed { id, result: OpResult::Create(Ok(Created::Exists(there))) });
+        }),
+        ("it had no answer, and is seen", |offline, id, job| {
+            offline.step(Event::Executed { id, result: OpResult::Create(Err(no_answer())) });
+            assert_eq!(offline.loaded.creating, [creation(job)]);
+            let mark = mark_of(me(), job, &ApplyPolicy::default(), Origin::Created);
+            let seen = Observed { mark: Some(Arc::new(mark)), ..created(&job.key, Some(Terminal::Started)) };
+            offline.step(Event::Observed(Box::new(seen)));
+        }),
+    ];
+    for (what, end) in ends {
+        let job = entry(&key("batch", "Job", "once"), 1, 1);
+        let mut offline = Offline::new(vec![job.clone()]);
+        let (id, _) = offline.begun.remove(0);
+        end(&mut offline, id, &job);
+        assert_eq!(offline.loaded.creating, [], "{what}");
+    }
+}
+
+#[test]
+fn a_job_is_not_created_before_the_journal_has_it_nor_by_an_agent_that_was_frozen_meanwhile() {
+    for frozen in [false, true] {
+        let job = entry(&key("batch", "Job", "once"), 1, 1);
+        let mut offline = Offline::new(vec![]);
+        offline.loaded = Offline::new(vec![job.clone()]).loaded;
+        offline.loaded.creating.clear();
+        offline.disk = Disk::Silent;
+        offline.restart();
+        assert_eq!(offline.names(), Vec::<&str>::new(), "the disk has not said that it has it");
+        if frozen {
+            let verdict = HubVerdict::Frozen(FreezeReason::TargetGone("deleted".to_owned()));
+            offline.core.take_verdict(offline.now, verdict, &mut Vec::new());
+        }
+        offline.loaded.creating.push(creation(&job));
+        offline.step(Event::Persisted { id: PersistId(1), result: Ok(()) });
+        assert_eq!(offline.begun.len(), usize::from(!frozen));
+    }
+}
+
+/// Nothing of it is sent, and it takes no other object's turn.
+#[test]
+fn a_job_is_not_created_while_the_journal_cannot_be_written_and_says_so() {
+    let job = entry(&key("batch", "Job", "once"), 1, 1);
+    let mut offline = Offline::new(vec![]);
+    offline.loaded = Offline::new(vec![job.clone()]).loaded;
+    offline.loaded.creating.clear();
+    offline.disk = Disk::Silent;
+    offline.restart();
+    for id in 1..=3 {
+        offline.step(Event::Persisted { id: PersistId(id), result: Err("the disk is full".to_owned()) });
+        let outcome = offline.core.model.objects.get(&job.key).unwrap().outcome.clone();
+        assert!(outcome.message.ends_with(": the disk is full"), "{outcome:?}");
+        assert!(offline.core.work.is_idle());
+        try_again(&mut offline);
+    }
+    assert!(offline.begun.is_empty());
+    offline.disk = Disk::Quick;
+    offline.loaded.creating.push(creation(&job));
+    offline.step(Event::Persisted { id: PersistId(4), result: Ok(()) });
+    try_again(&mut offline);
+    assert_eq!(offline.names(), ["once"]);
 }
 
 #[test]
