@@ -177,6 +177,7 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
         Some(Ownership::Copy) if recorded => Verdict::Hold(Reason::Copy),
         // The journal knows the object, and a newer agent of another target may have taken it over since.
         None if recorded && seen.is_under_anothers_illegible_mark() => Verdict::Hold(Reason::AgentTooOld),
+        None if record.is_some_and(|record| was_left(record, seen)) => Verdict::Forget,
         None if recorded => dispose(evidence, seen, record),
         // It may be just the object that is to go: a later build wrote its mark.
         None if is_illegible(seen) => Verdict::Hold(Reason::AgentTooOld),
@@ -187,6 +188,12 @@ pub(in crate::core) fn may_delete(evidence: &Evidence<'_>) -> Verdict {
 /// Whether it carries our label, and a mark that does not say whose it is.
 const fn is_illegible(seen: &Seen) -> bool {
     seen.illegible && seen.labelled
+}
+
+/// Whether neither label nor mark nor any field is ours on an object that was written by us. Nobody takes all of that away but an
+/// agent that leaves the object behind: this one, or one of the same identity that had a later journal.
+fn was_left(record: &AppliedRecord, seen: &Seen) -> bool {
+    record.managed.is_some() && seen.managed.is_none() && !seen.labelled && !seen.illegible
 }
 
 /// A tombstone does, whatever source of ours the object is of: an agent that saw every step has handed it from one to the

@@ -91,6 +91,7 @@ impl Model {
             }
             self.told_of_unexplained(&key, source);
             self.restored.objects.insert(key, uid);
+            self.compact_if_many();
         }
     }
 

@@ -148,6 +148,10 @@ fn only_our_own_objects_are_deleted() {
             ("seen before the watch was lost, and read just now", |case| {
                 (case.view, case.fresh) = (View::Lost, true);
             }),
+            ("ours by the journal, and nothing on it is ours any more", |case| {
+                let seen = case.seen();
+                (seen.mark, seen.labelled, seen.managed) = (None, false, None);
+            }),
             ("not in the journal, unmarked", |case| {
                 case.record = None;
                 case.seen().mark = None;
@@ -212,7 +216,7 @@ fn only_our_own_objects_are_deleted() {
                 case.view = View::NamespaceExcluded;
             }),
         ],
-        &expect![[r"
+        &expect![[r#"
             ours by journal and mark                       Delete u1
             ours by its mark, the journal lost             Delete u1
             ours by the journal, its mark gone             Delete u1
@@ -220,6 +224,7 @@ fn only_our_own_objects_are_deleted() {
             the same, and the watch is lost                Read
             seen before the watch was lost                 Read
             seen before the watch was lost, and read just now Delete u1
+            ours by the journal, and nothing on it is ours any more Forget
             not in the journal, unmarked                   Forget
             somebody else's with the same name, unmarked   Forget
             another hub's                                  Forget
@@ -239,7 +244,7 @@ fn only_our_own_objects_are_deleted() {
             being deleted                                  Hold(Finalizing)
             in a namespace that is not kept any more       Hold(OtherNamespace)
             in a namespace that never was kept             Forget
-        "]],
+        "#]],
     );
 }
 
