@@ -29,9 +29,9 @@ Examples:
   Go on afterwards, inside the cluster:
     tideline-agent run --data-dir /var/lib/tideline
 
-Exit codes: 0 done, 1 a failure that is said, 2 wrong usage, 3 the Lease was lost (--leader-elect), 70 a bug.";
+Exit codes: 0 done, 1 a failure (standard error says which), 2 wrong usage, 3 the Lease was lost (--leader-elect), 70 a bug.";
 
-/// Keeps a Kubernetes cluster as its Tideline hub says
+/// Applies what a Tideline hub assigns to a Kubernetes cluster, keeps it so, and reports its state
 #[derive(Debug, Parser)]
 #[command(name = "tideline-agent", version, after_help = EXAMPLES)]
 struct Cli {

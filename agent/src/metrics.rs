@@ -199,7 +199,7 @@ impl Metrics {
             Op::Create { .. } => "create",
             Op::DryRunCreate { .. } => "dry-run-create",
             Op::Apply { .. } => "apply",
-            Op::TransferOwnership { .. } => "re-mark",
+            Op::TransferOwnership { .. } => "transfer-ownership",
             Op::ReTarget { .. } => "re-target",
             Op::Delete { .. } => "delete",
             Op::Orphan { .. } => "orphan",
@@ -299,7 +299,7 @@ impl Metrics {
 
     pub(crate) fn told(&self, told: Recorded) {
         let outcome = match told {
-            Recorded::Yes => "told",
+            Recorded::Yes => "recorded",
             Recorded::No => "failed",
             Recorded::Dropped => "dropped",
         };

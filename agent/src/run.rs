@@ -50,8 +50,8 @@ pub struct Options {
     /// certificate or key that it names
     #[arg(long, env = "TIDELINE_KUBECONFIG", value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
-    /// A file with the token of `tideline-hub token create`; needed until the agent is enrolled. A new one of its hub, put
-    /// there at any time, tells an enrolled agent where that is now, and lets one in again that was shut out
+    /// A file with the token of `tideline-hub token create`; needed until the agent is enrolled. A new token of the same hub
+    /// may be put there at any time: it says where the hub is now, and lets a revoked agent enrol again
     #[arg(long, env = "TIDELINE_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
     #[command(flatten)]
@@ -59,10 +59,10 @@ pub struct Options {
     /// Where /livez, /readyz and /metrics are served, without authentication; `off` for nowhere
     #[arg(long, env = "TIDELINE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub listen: Listen,
-    /// How often everything is listed whatever the watches say, about: `10m`, `90s`, `1h`
+    /// Time between two full lists, beside the watches, about: `10m`, `90s`, `1h`
     #[arg(long, env = "TIDELINE_PATROL", value_name = "PERIOD", default_value = "10m", value_parser = period)]
     pub patrol: Duration,
-    /// Whether objects that cannot be kept as their sources say get Events, which `kubectl describe` shows
+    /// Whether Kubernetes Events are written about objects that cannot be applied or removed; `kubectl describe` shows them
     #[arg(long, env = "TIDELINE_EVENTS", value_name = "WHETHER", value_enum, default_value_t)]
     pub events: Events,
     #[command(flatten)]
@@ -525,7 +525,7 @@ impl Agent {
             run.spawn("authorities", async move {
                 while let Some(given) = stop.run_until_cancelled(file.changed()).await {
                     link.trust(given);
-                    info!("the file of --hub-ca holds other certificates, which are trusted from now on");
+                    info!("--hub-ca was changed; its certificates are trusted from now on");
                 }
                 Ok::<_, Infallible>(())
             });
@@ -559,7 +559,9 @@ async fn facts(client: &Client) -> ClusterFacts {
     match cluster::facts(client).await {
         (facts, Answers::All) => facts,
         (_, Answers::Missing(why)) => {
-            warn!("the cluster does not say which one it is; the agent waits for it before it enrols: {why}");
+            warn!(
+                "cannot identify the cluster by its namespace kube-system; enrolment waits until that can be read: {why}"
+            );
             let facts = pin!(cluster::facts_from_now(client.clone(), false)).next().await;
             facts.expect("it asks until it is answered")
         }

@@ -105,15 +105,15 @@ impl StartInput {
                 self.token = None;
             }
             TokenUse::Taken if found.is_enrolled() => {
-                info!("the token is new: the hub is asked where that says, first");
+                info!("the token is new; the hub addresses in it are tried first");
             }
             TokenUse::Spent if found.is_enrolled() => info!(
                 "the token in --token-file is ignored: this agent enrolled with it, and keeps what it was told since. If it \
                  needs one, make another by `tideline-hub token create`"
             ),
             TokenUse::SeenBefore if found.is_enrolled() => info!(
-                "what the token in --token-file says of the hub's addresses is ignored: this agent has seen it before, and \
-                 keeps what it was told since"
+                "the hub addresses in --token-file are ignored: this token was given before, and the addresses learnt since are \
+                 kept"
             ),
             TokenUse::None | TokenUse::Taken | TokenUse::SeenBefore | TokenUse::Spent => {}
         }

@@ -56,7 +56,7 @@ impl StatusLogger {
             }
             Event::Answered { result: Err(LinkFailure::Refused(refusal)), .. } => {
                 if self.hub.fails(&refusal.message) {
-                    warn!(refusal = ?refusal.refusal, "the hub refuses: {}", refusal.message);
+                    warn!(refusal = ?refusal.refusal, "the hub refused the request; it is tried again: {}", refusal.message);
                 }
             }
             Event::Listed { kind, objects } => {

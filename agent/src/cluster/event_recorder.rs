@@ -42,7 +42,7 @@ pub enum Recorded {
     Dropped,
 }
 
-/// Takes notices at any time, and tells them in its own.
+/// Takes Kubernetes Events at any time, and writes them at its own pace.
 #[derive(Debug, Default)]
 pub struct EventRecorder {
     waiting: Mutex<VecDeque<KubeEvent>>,

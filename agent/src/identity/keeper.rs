@@ -291,8 +291,8 @@ impl Found {
 
 fn say_forbidden(reference: &SecretRef, why: &str) {
     info!(
-        "the identity is kept in the data directory alone for now: the Secret {reference} may not be used ({why}). It is asked \
-         for again about once a minute, and used when it may be"
+        "no access to the Secret {reference}: {why}. The identity is kept in the data directory alone; access is tried again \
+         about once a minute"
     );
 }
 

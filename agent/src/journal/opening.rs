@@ -194,10 +194,7 @@ impl Opening {
             return;
         }
         if let Err(error) = note(&self.path, 0) {
-            warn!(
-                "an opening of the journal that returned still counts as one in which the process died: {}",
-                chain(&error)
-            );
+            warn!("cannot reset the crash count of the journal, so this start counts as a crash: {}", chain(&error));
         }
     }
 
@@ -218,7 +215,10 @@ impl Opening {
         // On a thread of its own, for the disk that keeps the opening may keep this.
         let spawned = std::thread::Builder::new().name("journal-count".to_owned()).spawn(move || {
             if let Err(error) = note(&path, deaths) {
-                warn!("a start that was given up counts against the journal: {}", chain(&error));
+                warn!(
+                    "cannot reset the crash count of the journal, so this stopped start counts as a crash: {}",
+                    chain(&error)
+                );
             }
             drop(done);
         });
@@ -319,7 +319,7 @@ fn open_mended(opening: &Opening) -> Result<(Slot, Loaded), Error> {
     let Contents { loaded, unnamed, numbers, live, read } = contents;
     let slot = Slot::new(path, engine, numbers, live, read);
     if let Err(error) = slot.commit(&group::cut(unnamed)) {
-        debug!("unreferenced bodies stay in the journal: {}", chain(&error));
+        debug!("unreferenced policies stay in the journal: {}", chain(&error));
     }
     // Damage is met again by the writer.
     let _ = slot.tidy(slot::Pace::AtRest);

@@ -146,11 +146,7 @@ impl HubRoute {
             && locator.announced(addresses)
         {
             let HubAddresses { urls, authorities } = addresses;
-            info!(
-                urls = urls.join(" "),
-                authorities = authorities.len(),
-                "the hub says where it is reached from now on"
-            );
+            info!(urls = urls.join(" "), authorities = authorities.len(), "the hub announced new addresses");
         }
         Ok(said)
     }

@@ -297,7 +297,7 @@ impl Gates {
                 reason: Reason::WaitingForWave,
                 count: wave.unready.len() as u64,
                 message: format!(
-                    "wave {number} of Placement {placement} was not ready within {} s; the next wave was started{example}",
+                    "wave {number} of Placement {placement} was not ready within {} s{example}; the next wave was started",
                     group.deadline.as_secs()
                 ),
             }

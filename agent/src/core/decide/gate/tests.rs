@@ -294,7 +294,7 @@ fn after_the_deadline_the_next_wave_goes_anyway_and_that_is_reported() {
     let (mut world, [first, after, _]) = gated();
     world.run_for(Duration::from_mins(11));
     assert!(world.cluster.objects.contains_key(&after));
-    expect!["WaitingForWave 1: wave 0 of Placement retail/shop was not ready within 600 s; the next wave was started: Deployment.apps shop/d: it starts"]
+    expect!["WaitingForWave 1: wave 0 of Placement retail/shop was not ready within 600 s: Deployment.apps shop/d: it starts; the next wave was started"]
     .assert_eq(&world.hub.conditions().join("\n"));
     world.cluster.become_ready(&first);
     world.run_for(Duration::from_mins(1));

@@ -21,13 +21,23 @@ impl SyncErrors {
         let name = |(error, count): (&SyncError, &u64)| {
             let (reason, message) = match error {
                 SyncError::Older => (Reason::HistoryLost, "the hub answered with an older set; it was refused"),
-                SyncError::OtherHistory => (Reason::HistoryLost, "the hub has another set of the accepted version"),
-                SyncError::TooLarge => (Reason::TooLarge, "the set has more entries than a target may have"),
+                SyncError::OtherHistory => (
+                    Reason::HistoryLost,
+                    "the hub's set differs from the accepted one of the same version; it was refused. Was the hub restored from \
+                     a backup?",
+                ),
+                SyncError::TooLarge => (
+                    Reason::TooLarge,
+                    "the set has more entries than a target may have; it was refused, and the accepted one stays. Assign fewer \
+                     objects to this target",
+                ),
                 SyncError::Incomplete => (Reason::Unknown, "digest mismatch in a received set; it is fetched again"),
                 SyncError::Unrelated => {
                     (Reason::Unknown, "the hub's answer did not match the request; it was rejected")
                 }
-                SyncError::PolicyMissing => (Reason::Unknown, "an entry named a policy that was not sent"),
+                SyncError::PolicyMissing => {
+                    (Reason::Unknown, "an entry named a policy that was not sent; the set is fetched again")
+                }
             };
             TargetCondition { reason, count: *count, message: message.to_owned() }
         };
