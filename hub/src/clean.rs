@@ -21,6 +21,9 @@ pub use input::Input;
 pub use mapping::{Destination, NamespaceMapping, place_at};
 pub use render::{refers_to_namespaces, rendered};
 
+/// Fields that one object may ask to keep, as many as a clause may have policies for: each is looked for in the whole object.
+const KEPT_FIELDS_MAX: usize = 64;
+
 /// Labels, as objects carry them and selectors read them.
 pub type Labels = BTreeMap<String, String>;
 
@@ -177,6 +180,12 @@ fn kept_fields(paths: &str) -> Result<Vec<FieldPath>, Refusal> {
             "annotation {KEEP_FIELDS_ANNOTATION}: {paths:?} is not a JSON list of fields such as [\"/spec/clusterIP\"]"
         ))
     })?;
+    if listed.len() > KEPT_FIELDS_MAX {
+        return Err(Refusal::undecodable(format!(
+            "annotation {KEEP_FIELDS_ANNOTATION}: it lists {} fields, and may list {KEPT_FIELDS_MAX}",
+            listed.len()
+        )));
+    }
     let parsed = listed.iter().map(|path| {
         FieldPath::parse(path)
             .map_err(|error| Refusal::undecodable(format!("annotation {KEEP_FIELDS_ANNOTATION}: {path:?}: {error}")))

@@ -1,9 +1,11 @@
+use std::collections::BTreeSet;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value};
 use tideline_common::{
     ASSIGNED_LOCATIONS_ANNOTATION, FieldPath, GroupKind, KEEP_FIELDS_ANNOTATION, MARK_ANNOTATION, MARK_LABEL,
-    PathElement, WAVE_ANNOTATION,
+    ObjectPath, PathElement, WAVE_ANNOTATION,
 };
 
 use super::{Labels, SpaceServer};
@@ -62,14 +64,17 @@ const NO_CERTIFICATE: &[&str] = &["", "Cg==", "Cgo="];
 /// `keep` stays.
 pub(super) fn stripped(server: SpaceServer, kind: &GroupKind, object: &Value, keep: &[FieldPath]) -> Value {
     let object = as_stored(kind, object.clone());
-    let kept: Vec<_> = keep
-        .iter()
-        .flat_map(|path| path.find(&object))
-        .filter(
-            |way| !matches!(way.elements(), [PathElement::Field(name), ..] if name == "metadata" || name == "status"),
-        )
-        .filter_map(|way| way.read(&object).cloned().map(|value| (way, value)))
-        .collect();
+    let found = keep.iter().flat_map(|path| path.find(&object)).filter(
+        |way| !matches!(way.elements(), [PathElement::Field(name), ..] if name == "metadata" || name == "status"),
+    );
+    let mut kept: Vec<(ObjectPath, Value)> = Vec::new();
+    // In order, so that what is part of a field before it is not copied once more.
+    for way in found.collect::<BTreeSet<_>>() {
+        if kept.last().is_some_and(|(whole, _)| way.elements().starts_with(whole.elements())) {
+            continue;
+        }
+        kept.extend(way.read(&object).cloned().map(|value| (way, value)));
+    }
     let mut object = without_assigned(server, kind, object);
     for (way, value) in kept {
         way.put(&mut object, value);

@@ -191,6 +191,28 @@ fn a_volume_names_no_claim_of_another_cluster() {
 }
 
 #[test]
+fn a_field_is_copied_once_however_often_and_within_whatever_it_is_asked_for() {
+    let service = |keep: &[&str]| {
+        let keep = serde_json::to_string(keep).unwrap();
+        object(
+            "v1",
+            "Service",
+            json!({
+                "metadata": {"annotations": {"tideline.dev/keep-fields": keep}},
+                "spec": {"clusterIP": "10.0.0.1", "ports": [{"port": 80, "nodePort": 30080}]}
+            }),
+        )
+    };
+    let text = |keep: &[&str]| placed(&service(keep)).input.text;
+    assert_eq!(text(&["/spec"; 64]), text(&["/spec", "/spec/ports", "$.spec.ports[*].nodePort"]));
+    assert!(text(&["/spec"; 64]).contains("30080"));
+    let Content::Unreadable(refusal) = read(SpaceServer::Assigning, &service(&["/spec"; 65])).unwrap().content else {
+        panic!("65 are too many")
+    };
+    assert_eq!(refusal.message, "annotation tideline.dev/keep-fields: it lists 65 fields, and may list 64");
+}
+
+#[test]
 fn a_headless_service_stays_headless() {
     check(
         &object("v1", "Service", json!({"spec": {"clusterIP": "None", "clusterIPs": ["None"]}})),
