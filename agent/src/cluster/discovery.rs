@@ -288,7 +288,9 @@ async fn read_definitions(client: &Client, group: &str) -> Result<BTreeSet<Arc<s
         for name in names.filter(|name| name.strip_suffix(&suffix).is_some_and(|plural| !plural.contains('.'))) {
             let uri = format!("{DEFINITIONS}/{}", segment(&name)?);
             match call::<CustomResourceDefinition>(client, Call::get(uri, Want::Whole)).await {
-                Ok(definition) => drop(kinds.insert(definition.spec.names.kind.into())),
+                Ok(definition) => {
+                    kinds.insert(definition.spec.names.kind.into());
+                }
                 Err(refused) if refused.is_object_missing() => {}
                 Err(refused) => return Err(refused.into()),
             }

@@ -174,7 +174,8 @@ impl Core {
                 if !again {
                     self.removal_state(now, tombstone, RemovalState::Waiting);
                 }
-                if live.is_some() {
+                // One that passed the fuse is taken up again when that is on disk.
+                if live.is_some() && !self.guards.fuse.is_saving(tombstone) {
                     // What must happen first may take a while, and reading again would show no more.
                     self.retry_removal(now, tombstone, None);
                 }
