@@ -33,6 +33,7 @@ mod failure;
 mod fields;
 mod inspect;
 mod kubeconfig;
+mod metadata;
 mod metadata_list;
 mod object;
 mod observe;

@@ -5,7 +5,7 @@
 //! the object alone. Where kstatus calls a running Job current, they say that it is not done.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::value::RawValue;
 
 use crate::limits::MESSAGE_BYTES_MAX;
 use crate::object::GroupKind;
@@ -14,6 +14,7 @@ use crate::terminal::Terminal;
 mod autoscaling;
 mod custom;
 mod definitions;
+mod excerpt;
 mod jobs;
 mod network;
 mod pods;
@@ -21,6 +22,7 @@ mod replicas;
 mod status;
 mod storage;
 
+use excerpt::Excerpt;
 use status::{Object, Verdict};
 
 /// How well an object does. Never ready by silence: no report is `Unknown`.
@@ -45,45 +47,104 @@ pub struct Assessment {
     pub terminal: Option<Terminal>,
 }
 
-type Rule = fn(Object<'_>) -> Verdict;
+/// What is known of an object to be judged: of its metadata, and the text of its parts, of which only the fields are decoded
+/// that the rule of its kind reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Subject<'a> {
+    pub generation: Option<i64>,
+    /// It has a deletionTimestamp.
+    pub deleting: bool,
+    pub spec: Option<&'a RawValue>,
+    pub status: Option<&'a RawValue>,
+}
+
+/// How a kind is judged, and the fields that this reads of spec and status beside those that every rule may read.
+struct Rule {
+    judge: fn(Object<'_>) -> Verdict,
+    spec: &'static [&'static str],
+    status: &'static [&'static str],
+}
+
+impl Rule {
+    const fn new(
+        judge: fn(Object<'_>) -> Verdict,
+        spec: &'static [&'static str],
+        status: &'static [&'static str],
+    ) -> Self {
+        Self { judge, spec, status }
+    }
+}
+
+/// What every rule may read of a status.
+const COMMON: [&str; 2] = ["observedGeneration", "conditions"];
+/// What the rules read that follow a phase.
+const PHASE: &[&str] = &["phase", "message", "reason"];
 
 /// The table. A kind that is not in it is judged by the conditions that kstatus agreed on; most have none, and then there
 /// is nothing to wait for.
 fn rule(kind: &GroupKind) -> Rule {
     match (&*kind.group, &*kind.kind) {
-        ("apps", "Deployment") => replicas::deployment,
-        ("apps", "ReplicaSet") | ("", "ReplicationController") => replicas::replica_set,
-        ("apps", "StatefulSet") => replicas::stateful_set,
-        ("apps", "DaemonSet") => replicas::daemon_set,
-        ("batch", "Job") => jobs::job,
-        ("batch", "CronJob") => jobs::cron_job,
-        ("", "Pod") => pods::pod,
-        ("policy", "PodDisruptionBudget") => pods::disruption_budget,
-        ("", "PersistentVolumeClaim") => storage::claim,
-        ("", "PersistentVolume") => storage::volume,
-        ("", "Namespace") => definitions::namespace,
-        ("apiextensions.k8s.io", "CustomResourceDefinition") => definitions::custom_resource_definition,
-        ("apiregistration.k8s.io", "APIService") => definitions::api_service,
-        ("", "Service") => network::service,
-        ("networking.k8s.io", "Ingress") => network::ingress,
-        ("autoscaling", "HorizontalPodAutoscaler") => autoscaling::horizontal_pod_autoscaler,
-        _ => custom::resource,
+        ("apps", "Deployment") => Rule::new(
+            replicas::deployment,
+            &["replicas", "paused"],
+            &["replicas", "updatedReplicas", "availableReplicas"],
+        ),
+        ("apps", "ReplicaSet") | ("", "ReplicationController") => {
+            Rule::new(replicas::replica_set, &["replicas"], &["replicas", "readyReplicas", "availableReplicas"])
+        }
+        ("apps", "StatefulSet") => Rule::new(
+            replicas::stateful_set,
+            &["replicas", "updateStrategy"],
+            &["replicas", "readyReplicas", "updatedReplicas"],
+        ),
+        ("apps", "DaemonSet") => Rule::new(
+            replicas::daemon_set,
+            &["updateStrategy"],
+            &["desiredNumberScheduled", "currentNumberScheduled", "updatedNumberScheduled", "numberAvailable"],
+        ),
+        ("batch", "Job") => {
+            Rule::new(jobs::job, &["suspend", "ttlSecondsAfterFinished"], &["active", "succeeded", "failed"])
+        }
+        ("batch", "CronJob") => Rule::new(jobs::cron_job, &["suspend"], &[]),
+        ("", "Pod") => {
+            Rule::new(pods::pod, &[], &["phase", "message", "reason", "initContainerStatuses", "containerStatuses"])
+        }
+        ("policy", "PodDisruptionBudget") => Rule::new(pods::disruption_budget, &[], &[]),
+        ("", "PersistentVolumeClaim") => Rule::new(storage::claim, &[], PHASE),
+        ("", "PersistentVolume") => Rule::new(storage::volume, &[], PHASE),
+        ("", "Namespace") => Rule::new(definitions::namespace, &[], PHASE),
+        ("apiextensions.k8s.io", "CustomResourceDefinition") => {
+            Rule::new(definitions::custom_resource_definition, &[], &[])
+        }
+        ("apiregistration.k8s.io", "APIService") => Rule::new(definitions::api_service, &[], &[]),
+        ("", "Service") => Rule::new(network::service, &["type"], &["loadBalancer"]),
+        ("networking.k8s.io", "Ingress") => Rule::new(network::ingress, &[], &[]),
+        ("autoscaling", "HorizontalPodAutoscaler") => Rule::new(autoscaling::horizontal_pod_autoscaler, &[], &[]),
+        _ => Rule::new(custom::resource, &[], &[]),
     }
 }
 
-/// Judges a whole object. One without a status of its kind's schema is never ready, unless its kind has no status at all.
-pub fn assess(kind: &GroupKind, object: &Value) -> Assessment {
-    let object = Object::new(object);
-    let verdict = if object.is_deleting() {
+/// Judges an object. One without a status of its kind's schema is never ready, unless its kind has no status at all; nor is
+/// one of which a field cannot be read that its rule reads.
+pub fn assess(kind: &GroupKind, subject: Subject<'_>) -> Assessment {
+    let Subject { generation, deleting, spec, status } = subject;
+    let rule = rule(kind);
+    let spec = Excerpt::of(spec, "spec", rule.spec);
+    let status = Excerpt::of(status, "status", rule.status.iter().chain(&COMMON));
+    let object =
+        Object { generation, deleting, spec: &spec.fields, status: &status.fields, has_status: status.present };
+    let verdict = if object.deleting {
         Verdict::progressing("it is being deleted")
     } else if object.is_behind() {
         Verdict::progressing("its controller has not seen the latest change")
+    } else if let Some(why) = status.unread.as_ref().or(spec.unread.as_ref()) {
+        Verdict::unreadable(why)
     } else {
-        rule(kind)(object)
+        (rule.judge)(object)
     };
     let terminal = if kind.is("batch", "Job") { jobs::terminal(object) } else { None };
     // Of a Job that is being deleted, whoever deletes it records whether it had run.
-    let terminal = terminal.filter(|fact| *fact != Terminal::Started || !object.is_deleting());
+    let terminal = terminal.filter(|fact| *fact != Terminal::Started || !object.deleting);
     let Verdict { health, mut message } = verdict;
     truncate(&mut message, MESSAGE_BYTES_MAX);
     Assessment { health, message, observed_generation: object.observed_generation(), terminal }

@@ -20,9 +20,10 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use http::Method;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::Client;
+use serde::Serialize;
 use serde_json::{Value, json};
 use tideline_common::{
     ApplyPolicy, ConflictPolicy, Digest, Entry, FIELD_MANAGER, FIELD_MANAGER_INITIAL, Impersonation, MARK_ANNOTATION,
@@ -33,10 +34,11 @@ use super::autoscaled::Autoscaled;
 use super::discovery::{Kinds, Unresolved};
 use super::exempt::{Exempt, Scaled};
 use super::failure::{Failure, Refused};
-use super::object::Object;
-use super::request::{Call, Want, call};
+use super::metadata::ManagedFields;
+use super::object::{Object, assignable};
+use super::request::{Call, Want, answer, call, read, unreadable};
 use super::resource::Resource;
-use super::{Bodies, BodyError, Scope, compare, decode, exempt, fields, inspect, render, request};
+use super::{Bodies, BodyError, Scope, compare, decode, exempt, fields, inspect, render};
 use crate::core::{
     Applied, ApplyTakeover, Compared, Created, Deleted, Earlier, Fate, FieldConflict, Inspected, LocalField, Marked,
     NotDone, Observed, Op, OpResult, Orphaned, OwnershipTransferred,
@@ -299,7 +301,7 @@ impl Executor {
         render::pin(&mut object, uid);
         let advised = |stopped| advised(stopped, policy);
         let (mut applied, mut conflicts) = target.apply(&object, policy.conflicts).await.map_err(advised)?;
-        if exempt.is_empty() && fields::applied_by(applied.managed(), FIELD_MANAGER_INITIAL).is_some() {
+        if exempt.is_empty() && fields::applies(applied.managed(), FIELD_MANAGER_INITIAL) {
             // Fields follow their source again; or it dropped them, and they stayed for the second manager's sake.
             target.divide(&applied, None).await?;
             (applied, conflicts) = target.apply(&object, policy.conflicts).await.map_err(advised)?;
@@ -347,7 +349,7 @@ impl Executor {
                 // Written before, by an agent that ended before it heard of that, or seen in an older list only.
                 return Ok(OwnershipTransferred::Marked(there));
             }
-            match target.rewrite(&live.metadata, live.managed().to_vec(), marked_with(mark)).await {
+            match target.rewrite(&live, live.managed(), &marked_with(mark)).await {
                 Ok(marked) => return Ok(OwnershipTransferred::Marked(target.decode(scope, marked)?)),
                 Err(Stopped::Outdated) => {}
                 Err(Stopped::Refused(refused)) if entry.implied && refused.failure().is_refused() => {
@@ -375,7 +377,7 @@ impl Executor {
             if !same || there.mark.as_ref() != Some(&seen.mark) {
                 return Err(Stopped::Stale);
             }
-            match target.rewrite(&live.metadata, live.managed().to_vec(), marked_with(mark)).await {
+            match target.rewrite(&live, live.managed(), &marked_with(mark)).await {
                 Ok(marked) => return Ok(target.decode(scope, marked)?),
                 Err(Stopped::Outdated) => {}
                 Err(stopped) => return Err(stopped),
@@ -429,7 +431,7 @@ impl Executor {
             "labels": {MARK_LABEL: null},
             "annotations": {MARK_ANNOTATION: null},
         });
-        target.rewrite(&object.metadata, fields::without_ours(object.managed()), metadata).await?;
+        target.rewrite(&object, &fields::without_ours(object.managed()), &metadata).await?;
         Ok(Orphaned::Done)
     }
 
@@ -439,7 +441,7 @@ impl Executor {
         let contents = if inspect::is_namespace(&key.kind) {
             inspect::namespace(&self.client, scope, &key.name).await?
         } else if inspect::is_definition(&key.kind) {
-            let definition = serde_json::from_value(before.whole()).map_err(|error| request::unreadable(&error))?;
+            let definition = inspect::Definition::of(&before).map_err(|error| unreadable(&error))?;
             inspect::definition(&self.client, scope, &definition).await?
         } else {
             // Nothing else holds objects.
@@ -471,16 +473,16 @@ impl Executor {
         let target = self.target(&entry.key, &entry.version, entry.impersonate.as_deref()).await?;
         let mut assigned = self.rendered(entry, policy, mark)?;
         let template = pod_template(&entry.key, &assigned);
-        let live = target.read_as(Want::Whole).await?.filter(|object| object.is(uid)).ok_or(Stopped::Stale)?;
+        let (live, found) = target.read_to_compare(Want::Whole, uid).await?;
         let scaled = self.scaled(&target, policy, &assigned).await?;
         let exempt = Exempt::new(policy, &assigned, scaled)?;
         if !exempt.is_empty() {
-            exempt.take_out(&mut assigned, &live.whole(), live.managed());
+            exempt.take_out(&mut assigned, &found, live.managed())?;
             complete(&mut assigned, entry, mark)?;
         }
-        let ours = fields::managed_by_us(live.managed());
+        let ours = fields::managed_by_us(live.managed())?;
         let compare::Differences { named, total, local } =
-            compare::differences(&entry.key.kind, &assigned, &live.whole(), &ours);
+            compare::differences(&entry.key.kind, &assigned, &found, &ours);
         let now = jiff::Timestamp::now();
         let at = now.round(jiff::Unit::Second).unwrap_or(now).to_string().into();
         // What differs may be its Pod template.
@@ -508,9 +510,9 @@ impl Target<'_> {
         method: Method,
         uri: String,
         media_type: &'static str,
-        content: &Value,
+        content: &impl Serialize,
     ) -> Result<Object, Refused> {
-        let bytes = serde_json::to_vec(content).expect("a JSON value can be written");
+        let bytes = serde_json::to_vec(content).expect("JSON can be written");
         let want = Want::for_decode(&self.resource);
         let call_ = Call { method, uri, content: Some((media_type, bytes)), want, impersonate: self.impersonate };
         call(&self.executor.client, call_).await
@@ -531,9 +533,20 @@ impl Target<'_> {
     }
 
     async fn read_as(&self, want: Want) -> Result<Option<Object>, Refused> {
+        self.read_text(want).await?.map(|text| read(&text)).transpose()
+    }
+
+    /// The object of this UID, and all of it that may differ from what is assigned.
+    async fn read_to_compare(&self, want: Want, uid: &Uid) -> Result<(Object, Value), Stopped> {
+        let text = self.read_text(want).await?.ok_or(Stopped::Stale)?;
+        let live = Some(read::<Object>(&text)?).filter(|live| live.is(uid)).ok_or(Stopped::Stale)?;
+        Ok((live, assignable(&text).map_err(|error| unreadable(&error))?))
+    }
+
+    async fn read_text(&self, want: Want) -> Result<Option<Bytes>, Refused> {
         let get = Call::get(self.path.clone(), want).impersonating(self.impersonate);
-        match call(&self.executor.client, get).await {
-            Ok(object) => Ok(Some(object)),
+        match answer(&self.executor.client, get).await {
+            Ok(text) => Ok(Some(text)),
             Err(refused) if refused.is_object_missing() || self.is_namespace_gone(&refused) => Ok(None),
             Err(refused) => Err(self.judge(refused)),
         }
@@ -568,9 +581,9 @@ impl Target<'_> {
     async fn prepare(&self, object: Value, exempt: &Exempt, uid: &Uid) -> Result<Value, Stopped> {
         let want = if exempt.is_empty() { Want::Metadata } else { Want::Whole };
         for _ in 0..REWRITE_ROUNDS_MAX {
-            let live = self.read_as(want).await?.filter(|live| live.is(uid)).ok_or(Stopped::Stale)?;
+            let (live, found) = self.read_to_compare(want, uid).await?;
             let mut sent = object.clone();
-            let kept = exempt.take_out(&mut sent, &live.whole(), live.managed());
+            let kept = exempt.take_out(&mut sent, &found, live.managed())?;
             match self.divide(&live, kept.as_ref()).await {
                 Err(Stopped::Outdated) => {}
                 divided => return divided.map(|()| sent),
@@ -581,31 +594,27 @@ impl Target<'_> {
 
     /// Has our second manager hold just these of our fields, and the first all others, as applied.
     async fn divide(&self, live: &Object, kept: Option<&Value>) -> Result<(), Stopped> {
-        if let Some(managed) = fields::divide(live.managed(), kept) {
-            self.rewrite(&live.metadata, managed, json!({})).await?;
+        if let Some(managed) = fields::divide(live.managed(), kept)? {
+            self.rewrite(live, &managed, &json!({})).await?;
         }
         Ok(())
     }
 
     async fn claim_from_others(&self, applied: Object) -> Result<Object, Stopped> {
-        match fields::claim_from_others(applied.managed()) {
+        match fields::claim_from_others(applied.managed())? {
             None => Ok(applied),
-            Some(managed) => self.rewrite(&applied.metadata, managed, json!({})).await,
+            Some(managed) => self.rewrite(&applied, &managed, &json!({})).await,
         }
     }
 
     /// Replaces managedFields, with further changes of the metadata, if the object is still of the version that was read.
-    async fn rewrite(
-        &self,
-        read: &ObjectMeta,
-        managed: Vec<ManagedFieldsEntry>,
-        mut metadata: Value,
-    ) -> Result<Object, Stopped> {
+    async fn rewrite(&self, read: &Object, managed: &[ManagedFields], changes: &Value) -> Result<Object, Stopped> {
+        let none = [ManagedFields::default()];
         // An empty list means "as it was" to the API server; one empty entry means none.
-        metadata["managedFields"] = if managed.is_empty() { json!([{}]) } else { json!(managed) };
-        metadata["resourceVersion"] = json!(read.resource_version);
+        let managed_fields = if managed.is_empty() { &none } else { managed };
+        let resource_version = read.metadata.resource_version.as_deref();
         let uri = format!("{}?fieldManager={FIELD_MANAGER}", self.path);
-        let patch = json!({"metadata": metadata});
+        let patch = Rewrite { metadata: RewrittenMetadata { changes, managed_fields, resource_version } };
         self.send(Method::PATCH, uri, MERGE_PATCH, &patch).await.map_err(|refused| match refused.is_object_missing() {
             true => Stopped::Stale,
             false if refused.is_stale() => Stopped::Outdated,
@@ -620,8 +629,8 @@ impl Target<'_> {
         Ok(observed)
     }
 
-    fn decode(&self, scope: &Scope, mut object: Object) -> Result<Box<Observed>, Failure> {
-        decode::decode(scope, &self.resource, &object.metadata, &mut object.rest)
+    fn decode(&self, scope: &Scope, object: Object) -> Result<Box<Observed>, Failure> {
+        decode::decode(scope, &self.resource, object)
             .map(Box::new)
             .ok_or_else(|| Failure::unavailable("the API server answered with something that is no object"))
     }
@@ -638,6 +647,21 @@ impl Target<'_> {
         }
         refused
     }
+}
+
+/// A patch, as text: who manages which field is sent back as it came.
+#[derive(Serialize)]
+struct Rewrite<'a> {
+    metadata: RewrittenMetadata<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RewrittenMetadata<'a> {
+    #[serde(flatten)]
+    changes: &'a Value,
+    managed_fields: &'a [ManagedFields],
+    resource_version: Option<&'a str>,
 }
 
 /// The metadata that says so.

@@ -7,13 +7,13 @@
 
 use std::collections::BTreeSet;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use serde_json::{Map, Value, json};
 use tideline_common::{ApplyPolicy, FieldMode, FieldPath, MARK_ANNOTATION, MARK_LABEL, ObjectPath};
 
 use super::compare;
 use super::failure::Failure;
 use super::fields::{self, Located};
+use super::metadata::ManagedFields;
 use crate::core::LocalField;
 
 /// The field that an autoscaler sets, of every kind that has replicas.
@@ -79,9 +79,14 @@ impl Exempt {
 
     /// Removes from an object the fields that are not applied onto `live`. Returns those of our fields there that pass to the
     /// second manager, as a set; none if there are none.
-    pub(super) fn take_out(&self, object: &mut Value, live: &Value, managed: &[ManagedFieldsEntry]) -> Option<Value> {
-        let everybodys = fields::managed_by_anybody(managed);
-        let ours = fields::managed_by_us(managed);
+    pub(super) fn take_out(
+        &self,
+        object: &mut Value,
+        live: &Value,
+        managed: &[ManagedFields],
+    ) -> Result<Option<Value>, Failure> {
+        let everybodys = fields::managed_by_anybody(managed)?;
+        let ours = fields::managed_by_us(managed)?;
         let mut kept = Value::Null;
         let mut left = BTreeSet::new();
         let mut keep = |located: &Located| {
@@ -110,7 +115,7 @@ impl Exempt {
             }
         }
         remove_all(object, left);
-        fields::subtract(&kept, &mark())
+        Ok(fields::subtract(&kept, &mark()))
     }
 }
 

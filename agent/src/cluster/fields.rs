@@ -4,134 +4,147 @@
 //! In such a tree a key `f:name` is a field, `k:{…}`, `v:…` and `i:…` are list items, and `.` says that the node itself is
 //! in the set; a node without keys is in the set too.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry};
+use serde_json::value::RawValue;
 use serde_json::{Map, Value};
-use tideline_common::{FIELD_MANAGER, FIELD_MANAGER_INITIAL, ObjectPath, PathElement};
+use tideline_common::{FIELD_MANAGER, FIELD_MANAGER_INITIAL, ObjectPath, PathElement, Reason};
+
+use super::failure::Failure;
+use super::metadata::ManagedFields;
 
 const APPLY: &str = "Apply";
 const UPDATE: &str = "Update";
 
 /// Whether an entry is by one of our two managers.
-pub(super) fn is_ours(entry: &ManagedFieldsEntry) -> bool {
+pub(super) fn is_ours(entry: &ManagedFields) -> bool {
     matches!(entry.manager.as_deref(), Some(FIELD_MANAGER | FIELD_MANAGER_INITIAL))
 }
 
 /// Whether an entry is somebody else's, and of the object itself.
-pub(super) fn is_anothers(entry: &ManagedFieldsEntry) -> bool {
+pub(super) fn is_anothers(entry: &ManagedFields) -> bool {
     !is_ours(entry) && of_object(entry)
 }
 
 /// Whether an entry says that somebody else applies the object declaratively.
-pub(super) fn is_foreign_apply(entry: &ManagedFieldsEntry) -> bool {
+pub(super) fn is_foreign_apply(entry: &ManagedFields) -> bool {
     !is_ours(entry) && entry.operation.as_deref() == Some(APPLY) && of_object(entry)
 }
 
 /// Whether an entry is that of the controller of HorizontalPodAutoscalers, which scales through the subresource.
-pub(super) fn is_autoscalers(entry: &ManagedFieldsEntry) -> bool {
+pub(super) fn is_autoscalers(entry: &ManagedFields) -> bool {
     entry.manager.as_deref() == Some("kube-controller-manager") && entry.subresource.as_deref() == Some("scale")
 }
 
+/// Whether `manager` applies any fields.
+pub(super) fn applies(entries: &[ManagedFields], manager: &str) -> bool {
+    entry_applied_by(entries, manager).is_some()
+}
+
 /// The fields that `manager` applies.
-pub(super) fn applied_by<'a>(entries: &'a [ManagedFieldsEntry], manager: &str) -> Option<&'a Value> {
-    entries
-        .iter()
-        .find(|entry| {
-            entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some(APPLY) && of_object(entry)
-        })
-        .and_then(tree)
+fn applied_by(entries: &[ManagedFields], manager: &str) -> Result<Option<Value>, Failure> {
+    entry_applied_by(entries, manager).map_or(Ok(None), tree)
+}
+
+fn entry_applied_by<'a>(entries: &'a [ManagedFields], manager: &str) -> Option<&'a ManagedFields> {
+    let applied = |entry: &&ManagedFields| {
+        entry.manager.as_deref() == Some(manager) && entry.operation.as_deref() == Some(APPLY) && of_object(entry)
+    };
+    entries.iter().find(applied).filter(|entry| entry.fields_v1.is_some())
 }
 
 /// Turns what our POST left (an Update entry) into what an apply would have left, so that fields which are dropped later
 /// are removed. None if there is no such entry.
-fn claim_posted(entries: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEntry>> {
-    let is = |entry: &ManagedFieldsEntry, operation: &str| {
+fn claim_posted(entries: &[ManagedFields]) -> Result<Option<Vec<ManagedFields>>, Failure> {
+    let is = |entry: &ManagedFields, operation: &str| {
         entry.manager.as_deref() == Some(FIELD_MANAGER)
             && entry.operation.as_deref() == Some(operation)
             && of_object(entry)
     };
-    let posted = entries.iter().find(|entry| is(entry, UPDATE))?;
+    let Some(posted) = entries.iter().find(|entry| is(entry, UPDATE)) else { return Ok(None) };
     let mut claimed: Vec<_> = entries.iter().filter(|entry| !is(entry, UPDATE)).cloned().collect();
     match claimed.iter_mut().find(|entry| is(entry, APPLY)) {
         Some(applied) => {
-            let mut fields = tree(applied).cloned().unwrap_or_default();
-            if let Some(more) = tree(posted) {
-                unite(&mut fields, more);
+            let mut fields = tree(applied)?.unwrap_or_default();
+            if let Some(more) = tree(posted)? {
+                unite(&mut fields, &more);
             }
-            applied.fields_v1 = Some(FieldsV1(fields));
+            applied.fields_v1 = Some(text(&fields));
         }
-        None => claimed.push(ManagedFieldsEntry { operation: Some(APPLY.to_owned()), ..posted.clone() }),
+        None => claimed.push(ManagedFields { operation: Some(APPLY.to_owned()), ..posted.clone() }),
     }
-    Some(claimed)
+    Ok(Some(claimed))
 }
 
 /// Takes our fields out of the Update entries of others, who wrote the object before it was adopted; their other fields stay
 /// theirs. None if nothing changes.
-pub(super) fn claim_from_others(entries: &[ManagedFieldsEntry]) -> Option<Vec<ManagedFieldsEntry>> {
-    let ours = applied_by(entries, FIELD_MANAGER)?;
+pub(super) fn claim_from_others(entries: &[ManagedFields]) -> Result<Option<Vec<ManagedFields>>, Failure> {
+    let Some(ours) = applied_by(entries, FIELD_MANAGER)? else { return Ok(None) };
     let mut changed = false;
     let mut claimed = Vec::with_capacity(entries.len());
     for entry in entries {
         let former = entry.operation.as_deref() == Some(UPDATE) && of_object(entry) && !is_ours(entry);
-        match tree(entry) {
-            Some(fields) if former => {
-                let rest = subtract(fields, ours);
-                changed |= rest.as_ref() != Some(fields);
-                if let Some(rest) = rest {
-                    claimed.push(ManagedFieldsEntry { fields_v1: Some(FieldsV1(rest)), ..entry.clone() });
-                }
-            }
-            _ => claimed.push(entry.clone()),
+        let fields = if former { tree(entry)? } else { None };
+        let Some(fields) = fields else {
+            claimed.push(entry.clone());
+            continue;
+        };
+        let rest = subtract(&fields, &ours);
+        changed |= rest.as_ref() != Some(&fields);
+        if let Some(rest) = rest {
+            claimed.push(ManagedFields { fields_v1: Some(text(&rest)), ..entry.clone() });
         }
     }
-    changed.then_some(claimed)
+    Ok(changed.then_some(claimed))
 }
 
 /// The fields that others manage.
-pub(super) fn without_ours(entries: &[ManagedFieldsEntry]) -> Vec<ManagedFieldsEntry> {
+pub(super) fn without_ours(entries: &[ManagedFields]) -> Vec<ManagedFields> {
     entries.iter().filter(|entry| !is_ours(entry)).cloned().collect()
 }
 
 /// What all managers of the object have, as one set.
-pub(super) fn managed_by_anybody(entries: &[ManagedFieldsEntry]) -> Value {
+pub(super) fn managed_by_anybody(entries: &[ManagedFields]) -> Result<Value, Failure> {
     united(entries.iter().filter(|entry| of_object(entry)))
 }
 
 /// What our two managers apply or have posted, as one set.
-pub(super) fn managed_by_us(entries: &[ManagedFieldsEntry]) -> Value {
+pub(super) fn managed_by_us(entries: &[ManagedFields]) -> Result<Value, Failure> {
     united(entries.iter().filter(|entry| of_object(entry) && is_ours(entry)))
 }
 
-fn united<'a>(entries: impl Iterator<Item = &'a ManagedFieldsEntry>) -> Value {
-    entries.filter_map(tree).fold(Value::Null, |mut all, fields| {
+fn united<'a>(entries: impl Iterator<Item = &'a ManagedFields>) -> Result<Value, Failure> {
+    let mut all = Value::Null;
+    for entry in entries {
+        let Some(fields) = tree(entry)? else { continue };
         if all.is_null() {
-            return fields.clone();
+            all = fields;
+        } else {
+            unite(&mut all, &fields);
         }
-        unite(&mut all, fields);
-        all
-    })
+    }
+    Ok(all)
 }
 
 /// Divides our fields between our managers: `kept` is the second one's, everything else the first one's, as applied and not as
 /// posted. None if they are divided so.
-pub(super) fn divide(entries: &[ManagedFieldsEntry], kept: Option<&Value>) -> Option<Vec<ManagedFieldsEntry>> {
-    let claimed = claim_posted(entries);
+pub(super) fn divide(entries: &[ManagedFields], kept: Option<&Value>) -> Result<Option<Vec<ManagedFields>>, Failure> {
+    let claimed = claim_posted(entries)?;
     let entries = claimed.as_deref().unwrap_or(entries);
-    let initial = applied_by(entries, FIELD_MANAGER_INITIAL);
-    let is_divided = match (initial, kept) {
+    let initial = applied_by(entries, FIELD_MANAGER_INITIAL)?;
+    let is_divided = match (&initial, kept) {
         (None, None) => true,
         (Some(initial), Some(kept)) => subtract(initial, kept).is_none() && subtract(kept, initial).is_none(),
         (Some(_), None) | (None, Some(_)) => false,
     };
     if is_divided {
-        return claimed;
+        return Ok(claimed);
     }
-    let ours = managed_by_us(entries);
+    let ours = managed_by_us(entries)?;
     let is_applied =
-        |entry: &&ManagedFieldsEntry| is_ours(entry) && entry.operation.as_deref() == Some(APPLY) && of_object(entry);
-    let model = entries.iter().find(is_applied)?;
-    let entry = |manager: &str, fields: Value| ManagedFieldsEntry {
+        |entry: &&ManagedFields| is_ours(entry) && entry.operation.as_deref() == Some(APPLY) && of_object(entry);
+    let Some(model) = entries.iter().find(is_applied) else { return Ok(None) };
+    let entry = |manager: &str, fields: &Value| ManagedFields {
         manager: Some(manager.to_owned()),
-        fields_v1: Some(FieldsV1(fields)),
+        fields_v1: Some(text(fields)),
         ..model.clone()
     };
     let mut divided: Vec<_> = entries.iter().filter(|entry| !is_applied(entry)).cloned().collect();
@@ -139,9 +152,9 @@ pub(super) fn divide(entries: &[ManagedFieldsEntry], kept: Option<&Value>) -> Op
         Some(kept) => subtract(&ours, kept),
         None => Some(ours),
     };
-    divided.extend(rest.map(|rest| entry(FIELD_MANAGER, rest)));
-    divided.extend(kept.map(|kept| entry(FIELD_MANAGER_INITIAL, kept.clone())));
-    Some(divided)
+    divided.extend(rest.map(|rest| entry(FIELD_MANAGER, &rest)));
+    divided.extend(kept.map(|kept| entry(FIELD_MANAGER_INITIAL, kept)));
+    Ok(Some(divided))
 }
 
 /// Where a field of an object is in a set.
@@ -272,12 +285,21 @@ fn item_named<'a>(item: &Value, index: usize, path: &'a str) -> Option<&'a str> 
 }
 
 /// Entries of subresources (status, scale) are their own business.
-fn of_object(entry: &ManagedFieldsEntry) -> bool {
+fn of_object(entry: &ManagedFields) -> bool {
     entry.subresource.as_deref().unwrap_or_default().is_empty()
 }
 
-fn tree(entry: &ManagedFieldsEntry) -> Option<&Value> {
-    entry.fields_v1.as_ref().map(|fields| &fields.0)
+/// The fields of an entry, decoded. One that cannot be read concerns whoever needs it, and nobody else.
+fn tree(entry: &ManagedFields) -> Result<Option<Value>, Failure> {
+    let decoded = entry.fields_v1.as_deref().map(|fields| serde_json::from_str(fields.get())).transpose();
+    decoded.map_err(|error| {
+        let manager = entry.manager.as_deref().unwrap_or_default();
+        Failure::new(Reason::Undecodable, format!("the fields that {manager:?} manages of it cannot be read: {error}"))
+    })
+}
+
+fn text(fields: &Value) -> Box<RawValue> {
+    serde_json::value::to_raw_value(fields).expect("a JSON value can be written")
 }
 
 fn is_member(node: &Value) -> bool {

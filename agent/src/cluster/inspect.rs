@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::discovery::{ApiGroup, Discovery, Scope as KindScope, verbs};
+use serde::Deserialize;
+use serde_json::value::RawValue;
 use tideline_common::{GroupKind, ObjectKey, Ownership, Reason};
 
 use super::Scope;
 use super::decode::{key_of, mark_of};
 use super::discovery::confirm_missing;
 use super::failure::{Failure, Refused};
+use super::metadata::Metadata;
+use super::object::Object;
 use super::pages::{Item, Page};
 use super::request::{Call, Want, call};
 use super::resource::Resource;
@@ -92,12 +94,41 @@ fn unseen(resource: &Resource, why: &str) -> Failure {
     )
 }
 
+/// What is read of a definition: not its schemas, which are most of it and may be nested deeper than what can be read.
+#[derive(Debug)]
+pub(super) struct Definition {
+    spec: DefinitionSpec,
+}
+
+impl Definition {
+    pub(super) fn of(object: &Object) -> serde_json::Result<Self> {
+        let spec = object.spec.as_deref().map_or("null", RawValue::get);
+        Ok(Self { spec: serde_json::from_str(spec)? })
+    }
+}
+
+#[derive(Debug, Deserialize)]
+struct DefinitionSpec {
+    group: String,
+    names: DefinitionNames,
+    scope: String,
+    versions: Vec<DefinitionVersion>,
+}
+
+#[derive(Debug, Deserialize)]
+struct DefinitionNames {
+    kind: String,
+    plural: String,
+}
+
+#[derive(Debug, Deserialize)]
+struct DefinitionVersion {
+    name: String,
+    served: bool,
+}
+
 /// Lists every object of the kind that a definition defines.
-pub(super) async fn definition(
-    client: &Client,
-    scope: &Scope,
-    definition: &CustomResourceDefinition,
-) -> Result<Contents, Failure> {
+pub(super) async fn definition(client: &Client, scope: &Scope, definition: &Definition) -> Result<Contents, Failure> {
     let spec = &definition.spec;
     let Some(version) = spec.versions.iter().find(|version| version.served) else {
         return Err(Failure::new(
@@ -178,7 +209,7 @@ impl<'a> Census<'a> {
         Ok(List::Done)
     }
 
-    fn count(&mut self, resource: &Resource, metadata: ObjectMeta) {
+    fn count(&mut self, resource: &Resource, metadata: Metadata) {
         let Some(key) = key_of(resource, &metadata) else { return };
         let uid = metadata.uid.clone().unwrap_or_default();
         let mark = mark_of(&metadata).map(|mark| mark.ownership(*self.scope, &key));

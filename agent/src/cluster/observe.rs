@@ -15,11 +15,9 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::{ApiResource, DynamicObject, PartialObjectMeta};
-use kube::core::DynamicResourceScope;
+use kube::api::ApiResource;
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use serde_json::Value;
 use tideline_common::{GroupKind, Reason};
 use tokio::sync::{Notify, mpsc};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +29,7 @@ use super::decode::decode;
 use super::discovery::{Kinds, Unresolved};
 use super::failure::Failure;
 use super::metadata_list::MetadataList;
+use super::object::{MetadataOnly, Reach, Watched, Whole};
 use super::resource::Resource;
 use super::watch::{Decoded, Ended, News, PAGE_METADATA, PAGE_WHOLE, Pauses, Watch, WatchPermission, decoded, silence};
 use crate::core::{Event, Observed, Served};
@@ -310,16 +309,14 @@ impl Task {
         let api_resource = resource.api_resource();
         let config = watcher::Config::default().labels(&super::selector(&self.scope));
         let (scope, resource) = (self.scope, Arc::clone(resource));
-        if resource.status {
-            let api: Api<DynamicObject> = scoped(client, namespace, &api_resource);
-            decoded(api, config.page_size(PAGE_WHOLE), move |DynamicObject { metadata, mut data, .. }| {
-                decode(&scope, &resource, &metadata, &mut data)
-            })
+        let is_whole = resource.status;
+        let decode = move |object| decode(&scope, &resource, object);
+        if is_whole {
+            let api = scoped::<Whole>(client, namespace, &api_resource);
+            decoded(api, config.page_size(PAGE_WHOLE), move |Watched { object, .. }| decode(object))
         } else {
-            let api: Api<PartialObjectMeta<DynamicObject>> = scoped(client, namespace, &api_resource);
-            decoded(api, config.page_size(PAGE_METADATA), move |PartialObjectMeta { metadata, .. }| {
-                decode(&scope, &resource, &metadata, &mut Value::Null)
-            })
+            let api = scoped::<MetadataOnly>(client, namespace, &api_resource);
+            decoded(api, config.page_size(PAGE_METADATA), move |Watched { object, .. }| decode(object))
         }
     }
 
@@ -340,10 +337,7 @@ impl Task {
     }
 }
 
-fn scoped<K>(client: Client, namespace: Option<&str>, resource: &ApiResource) -> Api<K>
-where
-    K: kube::Resource<DynamicType = ApiResource, Scope = DynamicResourceScope>,
-{
+fn scoped<R: Reach>(client: Client, namespace: Option<&str>, resource: &ApiResource) -> Api<Watched<R>> {
     match namespace {
         Some(namespace) => Api::namespaced_with(client, namespace, resource),
         None => Api::all_with(client, resource),

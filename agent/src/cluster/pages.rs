@@ -1,7 +1,9 @@
 //! Lists, page by page. The continue token pins the revision of the first page, so that all pages together are consistent.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ListMeta, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ListMeta;
 use serde::Deserialize;
+
+use super::metadata::Metadata;
 
 /// One page of a list.
 #[derive(Deserialize)]
@@ -13,7 +15,7 @@ pub(super) struct Page<T> {
 
 /// An item of which only the metadata was asked for.
 #[derive(Deserialize)]
-pub(super) struct Item<M = ObjectMeta> {
+pub(super) struct Item<M = Metadata> {
     pub(super) metadata: M,
 }
 

@@ -12,7 +12,7 @@ pub(super) fn job(object: Object<'_>) -> Verdict {
     if object.spec["suspend"] == true {
         return Verdict::progressing("it is suspended");
     }
-    if object.status.as_object().is_none_or(serde_json::Map::is_empty) {
+    if !object.has_status {
         return Verdict::silent();
     }
     let pods = format!("{} Pods active, {} succeeded", object.count("active"), object.count("succeeded"));

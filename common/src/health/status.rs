@@ -25,6 +25,10 @@ impl Verdict {
         Self { health: Health::Ready, message: message.into() }
     }
 
+    pub(super) fn unreadable(why: &str) -> Self {
+        Self { health: Health::Unknown, message: why.to_owned() }
+    }
+
     pub(super) fn silent() -> Self {
         Self { health: Health::Unknown, message: "it has no status yet".to_owned() }
     }
@@ -62,26 +66,18 @@ impl Condition<'_> {
     }
 }
 
+/// An object, of whose spec and status there is what its rule reads.
 #[derive(Clone, Copy)]
 pub(super) struct Object<'a> {
+    pub(super) generation: Option<i64>,
+    pub(super) deleting: bool,
     pub(super) spec: &'a Value,
     pub(super) status: &'a Value,
-    metadata: &'a Value,
+    /// Its status says anything at all.
+    pub(super) has_status: bool,
 }
 
 impl<'a> Object<'a> {
-    pub(super) fn new(object: &'a Value) -> Self {
-        Self { spec: &object["spec"], status: &object["status"], metadata: &object["metadata"] }
-    }
-
-    pub(super) fn is_deleting(self) -> bool {
-        !self.metadata["deletionTimestamp"].is_null()
-    }
-
-    fn generation(self) -> Option<i64> {
-        self.metadata["generation"].as_i64()
-    }
-
     pub(super) fn observed_generation(self) -> Option<i64> {
         self.status["observedGeneration"].as_i64()
     }
@@ -91,7 +87,7 @@ impl<'a> Object<'a> {
     }
 
     fn is_older(self, observed: Option<i64>) -> bool {
-        matches!((self.generation(), observed), (Some(wanted), Some(seen)) if seen < wanted)
+        matches!((self.generation, observed), (Some(wanted), Some(seen)) if seen < wanted)
     }
 
     pub(super) fn count(self, field: &str) -> i64 {

@@ -3,11 +3,26 @@
 use std::fmt::Write as _;
 
 use expect_test::{Expect, expect};
+use serde_json::value::{RawValue, to_raw_value};
 use serde_json::{Value, json};
 
-use super::{Health, assess};
+use super::excerpt::{FIELD_BYTES_MAX, FIELD_LEVELS_MAX};
+use super::{Assessment, Health, Subject};
 use crate::GroupKind;
 use crate::limits::MESSAGE_BYTES_MAX;
+
+/// Judges an object as it is sent.
+fn assess(kind: &GroupKind, object: &Value) -> Assessment {
+    let part = |name: &str| object.get(name).map(|part| to_raw_value(part).expect("it is JSON"));
+    let (spec, status) = (part("spec"), part("status"));
+    let subject = Subject {
+        generation: object["metadata"]["generation"].as_i64(),
+        deleting: !object["metadata"]["deletionTimestamp"].is_null(),
+        spec: spec.as_deref(),
+        status: status.as_deref(),
+    };
+    super::assess(kind, subject)
+}
 
 /// Judges each object, under its name.
 fn check(kind: (&str, &str), table: &[(&str, Value)], expected: &Expect) {
@@ -573,4 +588,53 @@ fn message_is_cut_between_characters() {
     let object = json!({"status": {"conditions": [{"type": "Stalled", "status": "True", "message": long}]}});
     let found = assess(&GroupKind::new("example.com", "Widget"), &object);
     assert_eq!((found.message.len(), found.health), (MESSAGE_BYTES_MAX, Health::Failed));
+}
+
+fn widget(status: &str) -> Assessment {
+    let status = RawValue::from_string(status.to_owned()).expect("it is JSON");
+    super::assess(
+        &GroupKind::new("example.com", "Widget"),
+        Subject { generation: Some(2), status: Some(&status), ..Subject::default() },
+    )
+}
+
+fn nested(levels: usize) -> String {
+    "[".repeat(levels) + &"]".repeat(levels)
+}
+
+#[test]
+fn what_no_rule_reads_of_a_status_may_be_of_any_depth_and_size() {
+    let ready = r#"{"type":"Ready","status":"False","reason":"Because"}"#;
+    let aside = format!(r#"{{"a":{},"conditions":[{ready}],"b":[{}0]}}"#, nested(5000), r#"{"a":0},"#.repeat(100_000));
+    let found = widget(&aside);
+    assert_eq!((found.health, &*found.message), (Health::Progressing, "Because"));
+}
+
+#[test]
+fn an_object_of_which_a_rule_cannot_read_a_field_is_unknown_and_says_why() {
+    let with = |conditions: &str| widget(&format!(r#"{{"observedGeneration":2,"conditions":{conditions}}}"#));
+    let said = |conditions: &str| {
+        let found = with(conditions);
+        format!("{:?}, {:?}: {}", found.health, found.observed_generation, found.message)
+    };
+    expect![[r#"
+        Unknown, Some(2): its .status.conditions is nested deeper than 127 levels and cannot be judged
+        Unknown, Some(2): its .status.conditions has 200 KiB, more than the 128 KiB that are read to judge it
+        Unknown, Some(2): its .status.conditions cannot be read: number out of range at line 1 column 6"#]]
+    .assert_eq(
+        &[&nested(FIELD_LEVELS_MAX + 1), &format!("\"{}\"", "x".repeat(200 << 10)), "[1e999]"].map(said).join("\n"),
+    );
+    let most = format!("\"{}\"", "x".repeat(FIELD_BYTES_MAX - 2));
+    for readable in [&nested(FIELD_LEVELS_MAX), &most, "7", "null"] {
+        assert_eq!(with(readable).health, Health::Ready);
+    }
+}
+
+#[test]
+fn a_status_that_cannot_be_read_hides_no_deletion_and_no_newer_generation() {
+    let deep = format!(r#"{{"observedGeneration":1,"conditions":{}}}"#, nested(200));
+    assert_eq!(widget(&deep).health, Health::Progressing);
+    let status = RawValue::from_string(deep).expect("it is JSON");
+    let subject = Subject { deleting: true, status: Some(&status), ..Subject::default() };
+    assert_eq!(super::assess(&GroupKind::new("batch", "Job"), subject).health, Health::Progressing);
 }

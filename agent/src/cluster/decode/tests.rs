@@ -1,4 +1,4 @@
-use serde_json::{Value, from_value, json};
+use serde_json::{Value, json};
 use tideline_common::health::Health;
 use tideline_common::wire::v1::Terminal;
 use tideline_common::{GroupKind, HubId, TargetId};
@@ -24,13 +24,19 @@ fn resource(group: &str, kind: &str, status: bool) -> Resource {
     }
 }
 
-fn decoded(resource: &Resource, metadata: &Value, mut rest: Value) -> Observed {
-    let mut whole = json!({"name": "web", "namespace": "shop", "uid": "u-1", "resourceVersion": "9"});
-    if let (Some(whole), Some(metadata)) = (whole.as_object_mut(), metadata.as_object()) {
-        whole.extend(metadata.clone());
+/// With `rest` beside the metadata, or null.
+fn decoded(resource: &Resource, metadata: &Value, rest: Value) -> Observed {
+    let mut object = json!({"metadata": {"name": "web", "namespace": "shop", "uid": "u-1", "resourceVersion": "9"}});
+    object["metadata"].as_object_mut().expect("it is one").extend(metadata.as_object().cloned().unwrap_or_default());
+    if let (Some(object), Value::Object(rest)) = (object.as_object_mut(), rest) {
+        object.extend(rest);
     }
-    let metadata = from_value(whole).expect("metadata");
-    decode(&scope(), resource, &metadata, &mut rest).expect("it has a name and a UID")
+    read(resource, &object.to_string())
+}
+
+fn read(resource: &Resource, text: &str) -> Observed {
+    let object = serde_json::from_str(text).expect("an object");
+    decode(&scope(), resource, object).expect("it has a name and a UID")
 }
 
 fn managed(time: &str, fields: &Value) -> Value {
@@ -144,4 +150,43 @@ fn an_undecodable_owner_of_a_listed_item_is_unknown_and_not_absent() {
     assert!(found.details().is_none());
     assert!(listed(&json!({"name": 7})).is_err());
     assert!(listed(&json!({"name": "web"})).expect("it can be read").is_none());
+}
+
+/// An entry of managedFields with `fields`, as text.
+fn managed_text(manager: &str, fields: &str) -> String {
+    format!(
+        r#"{{"manager":"{manager}","operation":"Apply","apiVersion":"v1","fieldsType":"FieldsV1","fieldsV1":{fields}}}"#
+    )
+}
+
+fn metadata_text(entries: &[String]) -> String {
+    format!(r#"{{"name":"web","uid":"u-1","resourceVersion":"9","managedFields":[{}]}}"#, entries.join(","))
+}
+
+#[test]
+fn in_what_order_fields_are_written_is_no_change_of_them() {
+    let of = |fields: &str| {
+        let metadata = metadata_text(&[managed_text("tideline", fields)]);
+        read(&resource("", "ConfigMap", false), &format!(r#"{{"metadata":{metadata}}}"#)).managed
+    };
+    assert!(of(r#"{"f:a":{},"f:b":{}}"#).is_some());
+    assert_eq!(of(r#"{"f:a":{},"f:b":{}}"#), of(r#"{"f:b": {}, "f:a": {}}"#));
+}
+
+/// However deep or large what somebody manages is, it can be told whether it is the same as before, in a watch and in a list.
+#[test]
+fn managed_fields_of_any_depth_and_size_are_told_apart() {
+    let deep = |last: &str| format!("{}{last}{}", r#"{"f:a":"#.repeat(200), "}".repeat(200));
+    let long = |last: &str| format!(r#"{{{}"f:z":{last}}}"#, r#""f:a":{},"#.repeat(FIELDS_BYTES_MAX / 9));
+    let mut seen = Vec::new();
+    for fields in [deep("{}"), deep(r#"{"f:b":{}}"#), long("{}"), long(r#"{"f:b":{}}"#)] {
+        let metadata = metadata_text(&[managed_text("tideline", &fields), managed_text("someone", &fields)]);
+        let told = read(&resource("", "ConfigMap", false), &format!(r#"{{"metadata":{metadata}}}"#));
+        let found = decode_listed(&scope(), &resource("", "ConfigMap", false), metadata.into());
+        let found = found.expect("it can be read").expect("it has a name and a UID");
+        assert_eq!(format!("{:?}", found.details()), format!("{:?}", ListedItem::from(told.clone()).details()));
+        assert!(told.managed_elsewhere && told.managed.is_some() && told.others.is_some());
+        assert!(!seen.contains(&told.managed));
+        seen.push(told.managed);
+    }
 }

@@ -1,12 +1,17 @@
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry;
 use proptest::prelude::*;
-use serde_json::{Value, from_value, json};
+use serde_json::{Value, json};
 use tideline_common::FieldPath;
 
 use super::*;
 
-fn entries(value: Value) -> Vec<ManagedFieldsEntry> {
-    from_value(value).expect("managedFields")
+const READ: &str = "fields that can be read";
+
+fn applied(entries: &[ManagedFields], manager: &str) -> Option<Value> {
+    applied_by(entries, manager).expect(READ)
+}
+
+fn entries(value: Value) -> Vec<ManagedFields> {
+    serde_json::from_str(&value.to_string()).expect("managedFields")
 }
 
 fn entry(manager: &str, operation: &str, fields: &Value) -> Value {
@@ -18,10 +23,10 @@ fn an_update_entry_from_post_becomes_an_apply_entry() {
     let posted = json!({"f:data": {".": {}, "f:a": {}}});
     let before =
         entries(json!([entry("tideline", "Update", &posted), entry("kubectl", "Update", &json!({"f:x": {}}))]));
-    let after = claim_posted(&before).expect("an entry was posted");
-    assert_eq!(applied_by(&after, "tideline"), Some(&posted));
+    let after = claim_posted(&before).expect(READ).expect("an entry was posted");
+    assert_eq!(applied(&after, "tideline"), Some(posted.clone()));
     assert_eq!(after.len(), 2);
-    assert_eq!(claim_posted(&after), None);
+    assert!(claim_posted(&after).expect(READ).is_none());
 }
 
 #[test]
@@ -30,9 +35,9 @@ fn an_update_entry_from_post_is_merged_into_the_apply_entry() {
         entry("tideline", "Update", &json!({"f:data": {".": {}, "f:a": {}}})),
         entry("tideline", "Apply", &json!({"f:data": {"f:b": {}}})),
     ]));
-    let after = claim_posted(&before).expect("an entry was posted");
+    let after = claim_posted(&before).expect(READ).expect("an entry was posted");
     assert_eq!(after.len(), 1);
-    assert_eq!(applied_by(&after, "tideline"), Some(&json!({"f:data": {".": {}, "f:a": {}, "f:b": {}}})));
+    assert_eq!(applied(&after, "tideline"), Some(json!({"f:data": {".": {}, "f:a": {}, "f:b": {}}})));
 }
 
 #[test]
@@ -47,12 +52,41 @@ fn an_adopted_object_loses_former_writers_for_our_fields_only() {
         entry("argocd", "Apply", &json!({"f:spec": {"f:replicas": {}}})),
         {"manager": "controller", "operation": "Update", "subresource": "status", "fieldsV1": {"f:spec": {"f:replicas": {}}}},
     ]));
-    let after = claim_from_others(&before).expect("something changes");
+    let after = claim_from_others(&before).expect(READ).expect("something changes");
     let managers: Vec<_> = after.iter().map(|entry| entry.manager.as_deref().unwrap_or_default()).collect();
     assert_eq!(managers, ["tideline", "kubectl-client-side-apply", "argocd", "controller"]);
     let rest = json!({"f:spec": {"f:paused": {}, "f:containers": {"k:{\"name\":\"web\"}": {"f:args": {}}}}});
-    assert_eq!(tree(&after[1]), Some(&rest));
-    assert_eq!(claim_from_others(&after), None);
+    assert_eq!(tree(&after[1]).expect(READ), Some(rest.clone()));
+    assert!(claim_from_others(&after).expect(READ).is_none());
+}
+
+/// As a controller manages a status of 200 levels.
+#[test]
+fn fields_too_deep_to_be_read_hinder_only_who_needs_them() {
+    let deep = format!("{}{}{}", r#"{"f:a":"#.repeat(200), "{}", "}".repeat(200));
+    let deep = |manager: &str, operation: &str, subresource: &str| -> ManagedFields {
+        let text = format!(
+            r#"{{"manager":"{manager}","operation":"{operation}","subresource":"{subresource}","fieldsV1":{deep}}}"#
+        );
+        serde_json::from_str(&text).expect("an entry of managedFields")
+    };
+    let ours = json!({"f:data": {"f:a": {}}});
+    let of = |other: ManagedFields| {
+        let mut entries = entries(json!([entry("tideline", "Update", &ours)]));
+        entries.push(other);
+        entries
+    };
+    let claimed = divide(&of(deep("controller", "Update", "status")), None).expect(READ).expect("an entry was posted");
+    assert_eq!(applied(&claimed, "tideline"), Some(ours.clone()));
+    assert!(serde_json::to_string(&claimed).expect("it is sent").contains(&r#"{"f:a":"#.repeat(200)), "as it came");
+    assert!(claim_from_others(&claimed).expect(READ).is_none());
+    assert_eq!(without_ours(&claimed).len(), 1);
+
+    let others = of(deep("kubectl", "Update", ""));
+    let claimed = divide(&others, None).expect(READ).expect("an entry was posted");
+    let failure = claim_from_others(&claimed).expect_err("what is kubectl's is to be read");
+    assert!(failure.message.starts_with("the fields that \"kubectl\" manages of it cannot be read"), "{failure:?}");
+    assert_eq!(failure.reason, Reason::Undecodable);
 }
 
 #[test]
@@ -101,18 +135,18 @@ fn our_fields_are_split_between_our_managers_and_joined_again() {
     let replicas = json!({"f:spec": {"f:replicas": {}}});
     let paused = json!({"f:spec": {"f:paused": {}}});
     let posted = entries(json!([entry("tideline", "Update", &all), entry("kubectl", "Apply", &replicas)]));
-    let divided = divide(&posted, Some(&replicas)).expect("it was not divided");
-    assert_eq!(applied_by(&divided, "tideline"), Some(&paused));
-    assert_eq!(applied_by(&divided, "tideline-initial"), Some(&replicas));
-    assert_eq!((divided.len(), applied_by(&divided, "kubectl")), (3, Some(&replicas)));
-    assert_eq!(divide(&divided, Some(&replicas)), None);
+    let divided = divide(&posted, Some(&replicas)).expect(READ).expect("it was not divided");
+    assert_eq!(applied(&divided, "tideline"), Some(paused.clone()));
+    assert_eq!(applied(&divided, "tideline-initial"), Some(replicas.clone()));
+    assert_eq!((divided.len(), applied(&divided, "kubectl")), (3, Some(replicas.clone())));
+    assert!(divide(&divided, Some(&replicas)).expect(READ).is_none());
 
-    let exchanged = divide(&divided, Some(&paused)).expect("it was divided otherwise");
-    assert_eq!(applied_by(&exchanged, "tideline"), Some(&replicas));
-    let whole = divide(&exchanged, None).expect("it was divided");
-    assert_eq!((applied_by(&whole, "tideline"), applied_by(&whole, "tideline-initial")), (Some(&all), None));
-    assert_eq!(divide(&whole, None), None);
-    assert_eq!(divide(&entries(json!([entry("kubectl", "Apply", &all)])), None), None);
+    let exchanged = divide(&divided, Some(&paused)).expect(READ).expect("it was divided otherwise");
+    assert_eq!(applied(&exchanged, "tideline"), Some(replicas.clone()));
+    let whole = divide(&exchanged, None).expect(READ).expect("it was divided");
+    assert_eq!((applied(&whole, "tideline"), applied(&whole, "tideline-initial")), (Some(all.clone()), None));
+    assert!(divide(&whole, None).expect(READ).is_none());
+    assert!(divide(&entries(json!([entry("kubectl", "Apply", &all)])), None).expect(READ).is_none());
 }
 
 #[test]

@@ -308,8 +308,9 @@ fn observed(object: &Value) -> Observed {
         namespaced: kind != "Namespace",
         status: false,
     };
-    let metadata = serde_json::from_value(object["metadata"].clone()).expect("metadata");
-    decode::decode(&scope_of_tests(), &resource, &metadata, &mut Value::Null).unwrap_or_else(|| panic!("{object}"))
+    let metadata = json!({"metadata": object["metadata"]}).to_string();
+    let metadata = serde_json::from_str(&metadata).expect("metadata");
+    decode::decode(&scope_of_tests(), &resource, metadata).unwrap_or_else(|| panic!("{object}"))
 }
 
 /// What becomes of a set where this is refused of the victim.
