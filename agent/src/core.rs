@@ -42,7 +42,7 @@ pub use interface::effect::{
     PersistId, Request, RequestId, Timer,
 };
 pub use interface::event::{Answer, AssociatedNews, Event, LinkFailure, ListFailure};
-pub use interface::observed::{Associate, Condition, Details, ListedItem, Observed, Owner, Served};
+pub use interface::observed::{Associate, Condition, Details, ListedItem, Observed, ObservedStatus, Owner, Served};
 pub use interface::op_result::{
     Applied, Compared, Created, Deleted, Difference, Failure, Fate, FieldConflict, Inspected, NotDone, OpResult,
     Orphaned, OwnershipTransferred, Values,

@@ -9,14 +9,14 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tideline_common::health::{self, Assessment, Subject};
-use tideline_common::{Digest, Hasher, MARK_ANNOTATION, MARK_LABEL, Mark, ObjectKey, Uid};
+use tideline_common::{Digest, Hasher, MARK_ANNOTATION, MARK_LABEL, Mark, ObjectKey, Ownership, Uid};
 
 use super::Scope;
 use super::fields;
 use super::metadata::{ManagedFields, Metadata};
 use super::object::Object;
 use super::resource::Resource;
-use crate::core::{Details, ListedItem, Observed};
+use crate::core::{Details, ListedItem, Observed, ObservedStatus};
 
 /// Labels by which other tools say that they manage an object; the value, if it must be one.
 const FOREIGN_LABELS: [(&str, Option<&str>); 4] = [
@@ -61,10 +61,29 @@ pub(super) fn decode(scope: &Scope, resource: &Resource, object: Object) -> Opti
         observed_generation,
         terminal,
         template: None,
-        status: status.map(Arc::from),
+        status: ObservedStatus::of(status),
         others: others_digest(managed),
         key,
     })
+}
+
+/// Bytes of a status that are kept of an object that carries our label and not our mark: as much as all else that is kept of
+/// it. There may be any number of those, from whoever copies labels, and a whole list of them is kept until it is told.
+const STRANGERS_STATUS_BYTES_MAX: usize = 1 << 10;
+
+/// The same of an object that a list or a watch shows, unasked for.
+pub(super) fn decode_watched(scope: &Scope, resource: &Resource, object: Object) -> Option<Observed> {
+    let observed = decode(scope, resource, object)?;
+    let ownership = observed.mark.as_ref().map(|mark| mark.ownership(*scope, &observed.key));
+    let status = match observed.status {
+        ObservedStatus::Text(text)
+            if ownership != Some(Ownership::Ours) && text.get().len() > STRANGERS_STATUS_BYTES_MAX =>
+        {
+            ObservedStatus::Left
+        }
+        status => status,
+    };
+    Some(Observed { status, ..observed })
 }
 
 /// Decodes metadata alone: at once what shows whether it is news, the rest on demand. None as with [`decode`].

@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 use tracing::{Instrument, debug, info_span};
 
 use super::Scope;
-use super::decode::decode;
+use super::decode::decode_watched;
 use super::discovery::{Kinds, Unresolved};
 use super::failure::Failure;
 use super::metadata_list::MetadataList;
@@ -310,7 +310,7 @@ impl Task {
         let config = watcher::Config::default().labels(&super::selector(&self.scope));
         let (scope, resource) = (self.scope, Arc::clone(resource));
         let is_whole = resource.status;
-        let decode = move |object| decode(&scope, &resource, object);
+        let decode = move |object| decode_watched(&scope, &resource, object);
         if is_whole {
             let api = scoped::<Whole>(client, namespace, &api_resource);
             decoded(api, config.page_size(PAGE_WHOLE), move |Watched { object, .. }| decode(object))

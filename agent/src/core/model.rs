@@ -33,7 +33,7 @@ use tideline_common::{
     Uid,
 };
 
-use crate::core::interface::observed::Observed;
+use crate::core::interface::observed::{Observed, ObservedStatus};
 use crate::core::interface::write::Write;
 use crate::namespaces::Namespaces;
 use creations::Creations;
@@ -196,9 +196,10 @@ impl Model {
         object.live.health = observed.health;
         object.live.message = observed.health_message;
         object.live.status = match observed.status {
-            Some(status) if asked => Status::Known(status),
-            Some(_) => Status::Dropped { failed: 0 },
-            None => Status::None,
+            ObservedStatus::None => Status::None,
+            ObservedStatus::Text(status) if asked => Status::Known(status),
+            ObservedStatus::TooLarge if asked => Status::TooLarge,
+            ObservedStatus::Text(_) | ObservedStatus::TooLarge | ObservedStatus::Left => Status::Dropped { failed: 0 },
         };
         object.translate_generation();
         Some(news)

@@ -7,7 +7,7 @@ use tideline_common::health::Health;
 use tideline_common::wire::v1::Terminal;
 use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Owner, TargetId, Uid};
 
-use crate::core::Observed;
+use crate::core::{Observed, ObservedStatus};
 
 /// What makes an object what it is.
 #[derive(Clone, Debug)]
@@ -141,7 +141,7 @@ impl Local {
 
     pub(super) fn observed(&self, key: &ObjectKey, agent: &Owner) -> Observed {
         let has_status = is_deployment(&key.kind);
-        let status = has_status.then(|| RawValue::from_string(self.status_text()).expect("it is JSON").into());
+        let status = has_status.then(|| RawValue::from_string(self.status_text()).expect("it is JSON"));
         let health = self.health(key);
         Observed {
             key: key.clone(),
@@ -157,7 +157,7 @@ impl Local {
             observed_generation: has_status.then_some(self.observed_generation),
             terminal: self.terminal(key),
             template: None,
-            status,
+            status: ObservedStatus::of(status),
             illegible: false,
             managed_elsewhere: self.declarative,
             others: self.rival.map(|rival| Digest::of(&[rival])),

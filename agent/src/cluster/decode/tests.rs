@@ -1,7 +1,8 @@
 use serde_json::{Value, json};
 use tideline_common::health::Health;
+use tideline_common::limits::STATUS_BYTES_MAX;
 use tideline_common::wire::v1::Terminal;
-use tideline_common::{GroupKind, HubId, TargetId};
+use tideline_common::{GroupKind, HubId, Origin, Prune, PruneAdopted, SourceRef, SpaceName, TargetId};
 use uuid::Uuid;
 
 use super::*;
@@ -45,6 +46,13 @@ fn managed(time: &str, fields: &Value) -> Value {
         {"manager": "someone", "operation": "Update", "apiVersion": "v1", "time": time, "fieldsType": "FieldsV1", "fieldsV1": {}}]})
 }
 
+fn text_of(observed: &Observed) -> Option<&str> {
+    match &observed.status {
+        ObservedStatus::Text(text) => Some(text.get()),
+        ObservedStatus::None | ObservedStatus::TooLarge | ObservedStatus::Left => None,
+    }
+}
+
 #[test]
 fn the_managed_digest_changes_with_our_fields_and_not_with_time() {
     let of = |metadata: &Value| decoded(&resource("", "ConfigMap", false), metadata, Value::Null).managed;
@@ -58,7 +66,10 @@ fn the_managed_digest_changes_with_our_fields_and_not_with_time() {
 #[test]
 fn an_object_without_status_is_ready_by_being_there() {
     let observed = decoded(&resource("", "ConfigMap", false), &json!({}), Value::Null);
-    assert_eq!((observed.health, observed.status.is_none(), observed.generation), (Health::Ready, true, 0));
+    assert_eq!(
+        (observed.health, matches!(observed.status, ObservedStatus::None), observed.generation),
+        (Health::Ready, true, 0)
+    );
     assert!(!observed.labelled && observed.mark.is_none() && !observed.deleting && !observed.managed_elsewhere);
 }
 
@@ -67,8 +78,7 @@ fn status_goes_out_whole_and_a_finished_job_is_terminal() {
     let status = json!({"conditions": [{"type": "Complete", "status": "True"}], "succeeded": 1});
     let observed = decoded(&resource("batch", "Job", true), &json!({"generation": 1}), json!({"status": status}));
     assert_eq!(observed.terminal, Some(Terminal::Finished));
-    let text = observed.status.expect("it has a status").get().to_owned();
-    assert_eq!(serde_json::from_str::<Value>(&text).ok(), Some(status));
+    assert_eq!(text_of(&observed).and_then(|text| serde_json::from_str::<Value>(text).ok()), Some(status));
 }
 
 #[test]
@@ -189,4 +199,53 @@ fn managed_fields_of_any_depth_and_size_are_told_apart() {
         assert!(!seen.contains(&told.managed));
         seen.push(told.managed);
     }
+}
+
+#[test]
+fn a_status_is_kept_in_full_only_where_it_may_be_reported() {
+    let kind = resource("example.com", "Thing", true);
+    let marked = |local: &str| {
+        let key = |name: &str| ObjectKey::new(kind.kind.clone(), "shop", name);
+        let mark = Mark {
+            v: 1,
+            hub: scope().hub,
+            target: scope().target,
+            source: SourceRef {
+                space: SpaceName::root(),
+                uid: "source".parse().expect("a UID"),
+                namespace: "shop".into(),
+                name: "web".into(),
+            },
+            local: key(local),
+            generation: 1,
+            input: Digest::of(b"input"),
+            policy: None,
+            prune: Prune::Delete,
+            prune_adopted: PruneAdopted::Orphan,
+            origin: Origin::Created,
+        };
+        json!({"annotations": {MARK_ANNOTATION: mark.encode()}})
+    };
+    let watched = |metadata: &Value, bytes: usize| {
+        let mut object = json!({"metadata": {"name": "web", "namespace": "shop", "uid": "u-1"}});
+        object["metadata"]
+            .as_object_mut()
+            .expect("it is one")
+            .extend(metadata.as_object().cloned().unwrap_or_default());
+        object["status"] = json!("x".repeat(bytes - 2));
+        let object = serde_json::from_str(&object.to_string()).expect("an object");
+        let observed = decode_watched(&scope(), &kind, object).expect("it has a name and a UID");
+        match observed.status {
+            ObservedStatus::Text(text) => format!("{} bytes", text.get().len()),
+            other => format!("{other:?}"),
+        }
+    };
+    let (few, most) = (STRANGERS_STATUS_BYTES_MAX, STATUS_BYTES_MAX);
+    let strangers = [json!({}), json!({"annotations": {MARK_ANNOTATION: "{}"}}), marked("another")];
+    for stranger in strangers {
+        let kept = [few, few + 1, most, most + 1].map(|bytes| watched(&stranger, bytes));
+        assert_eq!(kept, ["1024 bytes", "Left", "Left", "TooLarge"], "{stranger}");
+    }
+    let kept = [few + 1, most, most + 1].map(|bytes| watched(&marked("web"), bytes));
+    assert_eq!(kept, ["1025 bytes", "262144 bytes", "TooLarge"]);
 }

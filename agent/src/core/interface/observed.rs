@@ -5,8 +5,9 @@ use std::sync::{Arc, LazyLock};
 use serde_json::value::RawValue;
 use tideline_common::associated::Phase;
 use tideline_common::health::Health;
+use tideline_common::limits::{STATUS_BYTES_MAX, STATUS_LEVELS_MAX};
 use tideline_common::wire::v1::Terminal;
-use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Owner as Agent, Ownership, Uid};
+use tideline_common::{Digest, GroupKind, Mark, ObjectKey, Owner as Agent, Ownership, Uid, nesting};
 
 /// How the target's API server serves a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,8 +47,7 @@ pub struct Observed {
     pub terminal: Option<Terminal>,
     /// Of a Job that was just created or applied, or found unchanged: the digest of its Pod template, as its source has it.
     pub template: Option<Digest>,
-    /// `.status`, for kinds that have the subresource. Not kept by the core beyond the report.
-    pub status: Option<Arc<RawValue>>,
+    pub status: ObservedStatus,
     /// Somebody else manages it declaratively: a server-side-apply manager, Helm, Argo CD or Flux.
     pub managed_elsewhere: bool,
     /// The hash of which fields which others manage; none if nobody else does.
@@ -64,6 +64,35 @@ impl Observed {
             None => self.illegible && !self.labelled,
         }
     }
+}
+
+/// `.status` of an object, for kinds that have one. Not kept by the core beyond the report.
+#[derive(Clone, Debug, Default)]
+pub enum ObservedStatus {
+    /// There is none.
+    #[default]
+    None,
+    Text(Arc<RawValue>),
+    /// The hub would refuse it: that is all there is to know of it.
+    TooLarge,
+    /// There is one, to be read if it is to be reported: the object does not seem to be ours.
+    Left,
+}
+
+impl ObservedStatus {
+    /// Keeps what may be reported.
+    pub fn of(text: Option<Box<RawValue>>) -> Self {
+        match text {
+            None => Self::None,
+            Some(text) if is_too_large(&text) => Self::TooLarge,
+            Some(text) => Self::Text(text.into()),
+        }
+    }
+}
+
+/// Whether the hub would refuse a status, and report that this agent sends too much.
+pub(in crate::core) fn is_too_large(status: &RawValue) -> bool {
+    status.get().len() > STATUS_BYTES_MAX || nesting(status.get()) > STATUS_LEVELS_MAX
 }
 
 /// An item of a list of metadata, which says nothing of the status.

@@ -94,6 +94,7 @@ enum CompactStatus {
     None,
     /// What few objects have has it.
     Known,
+    TooLarge,
     Dropped {
         failed: u8,
     },
@@ -152,6 +153,7 @@ impl Compact {
         let (status, text) = match status {
             Status::None => (CompactStatus::None, None),
             Status::Known(status) => (CompactStatus::Known, Some(Arc::clone(status))),
+            Status::TooLarge => (CompactStatus::TooLarge, None),
             Status::Dropped { failed } => (CompactStatus::Dropped { failed: *failed }, None),
             Status::Awaited { failed } => (CompactStatus::Awaited { failed: *failed }, None),
             Status::Unreadable { failed } => (CompactStatus::Unreadable { failed: *failed }, None),
@@ -229,6 +231,7 @@ impl Compact {
         let status = match self.status {
             CompactStatus::None => Status::None,
             CompactStatus::Known => rare.and_then(|rare| rare.status.clone()).map_or(Status::None, Status::Known),
+            CompactStatus::TooLarge => Status::TooLarge,
             CompactStatus::Dropped { failed } => Status::Dropped { failed },
             CompactStatus::Awaited { failed } => Status::Awaited { failed },
             CompactStatus::Unreadable { failed } => Status::Unreadable { failed },

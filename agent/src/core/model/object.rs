@@ -71,6 +71,8 @@ pub(in crate::core) enum Status {
     #[default]
     None,
     Known(Arc<RawValue>),
+    /// The hub would refuse it. That costs nothing to keep.
+    TooLarge,
     /// Reported and dropped, or not asked for, or not to be read so often in a row. It is read again if a report is due for
     /// another reason, or if the hub knows nothing of the object; and not as long as nobody asks for it.
     Dropped {

@@ -112,7 +112,7 @@ fn a_withheld_object_is_not_taken_for_an_applied_one() {
 #[test]
 fn expanding_a_compact_object_gives_the_object_back() {
     let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
-    let changes: [fn(&mut Object); 13] = [
+    let changes: [fn(&mut Object); 14] = [
         |_| {},
         // Told of otherwise than by default, and of a Job.
         |object| {
@@ -125,6 +125,7 @@ fn expanding_a_compact_object_gives_the_object_back() {
         |object| object.told = None,
         |object| object.live = Live::default(),
         |object| object.live.status = Status::Awaited { failed: 0 },
+        |object| object.live.status = Status::TooLarge,
         |object| {
             let status = RawValue::from_string(r#"{"replicas":3}"#.to_owned());
             object.live.status = Status::Known(status.expect("it is JSON").into());

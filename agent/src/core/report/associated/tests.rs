@@ -9,7 +9,7 @@ use super::*;
 use crate::core::decide::plan::mark_of;
 use crate::core::interface::effect::{Request, RequestId};
 use crate::core::interface::event::{Answer, Event};
-use crate::core::interface::observed::{Associate, Condition, Observed, Owner, Served};
+use crate::core::interface::observed::{Associate, Condition, Observed, ObservedStatus, Owner, Served};
 use crate::core::model::object::Me;
 use crate::core::tests::{attested, entry, hub_id, key, target_id, uid};
 use crate::core::{Config, Enrolled, FuseLimits, Loaded};
@@ -170,7 +170,7 @@ fn observed(entry: &Entry, policy: &ApplyPolicy) -> Observed {
         observed_generation: Some(1),
         terminal: None,
         template: None,
-        status: None,
+        status: ObservedStatus::None,
         illegible: false,
         managed_elsewhere: false,
         others: None,

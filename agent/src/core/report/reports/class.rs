@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
-use tideline_common::limits::{STATUS_BYTES_MAX, STATUS_LEVELS_MAX};
 use tideline_common::wire::v1::ObjectReport;
-use tideline_common::{Hasher, ReportClass, nesting};
+use tideline_common::{Hasher, ReportClass};
 
 use super::bounded;
+use crate::core::interface::observed::is_too_large;
 use crate::core::model::Model;
 use crate::core::model::object::{Object, Status};
 
@@ -16,7 +16,7 @@ impl Object {
     pub(super) fn drop_status(&mut self) {
         match self.live.status {
             Status::None | Status::Dropped { .. } => {}
-            Status::Known(_) | Status::Awaited { .. } | Status::Unreadable { .. } => {
+            Status::Known(_) | Status::TooLarge | Status::Awaited { .. } | Status::Unreadable { .. } => {
                 self.live.status = Status::Dropped { failed: 0 };
             }
         }
@@ -33,10 +33,6 @@ pub(super) fn cut(class: &ReportClass, status: &Arc<RawValue>) -> Option<Arc<Raw
         ReportClass::Status | ReportClass::Health | ReportClass::Nothing => Arc::clone(status),
     };
     (!is_too_large(&cut)).then_some(cut)
-}
-
-pub(super) fn is_too_large(status: &RawValue) -> bool {
-    status.get().len() > STATUS_BYTES_MAX || nesting(status.get()) > STATUS_LEVELS_MAX
 }
 
 /// Distinguishes reports of one class from those of another: another class needs another report, though nothing else changed.

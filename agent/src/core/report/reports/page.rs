@@ -148,6 +148,10 @@ impl Core {
                     told.facts = marked(&report);
                 }
             }
+            Status::TooLarge => {
+                report.reason = report.reason.or(Some(Reason::StatusTooLarge));
+                told.facts = marked(&report);
+            }
             Status::Dropped { .. } if !class.has_body() => {}
             Status::Dropped { .. } if object.told.is_some_and(|former| former.facts == told.facts) => return,
             Status::Dropped { failed } => unread = Some(Status::Awaited { failed: *failed }),

@@ -6,12 +6,11 @@ use serde_json::value::RawValue;
 use tideline_common::limits::{STATUS_BYTES_MAX, STATUS_LEVELS_MAX};
 use tideline_common::{ApplyPolicy, EntryState, Gate, ReportClass, StatusPaths};
 
-use super::class::is_too_large;
 use super::page::LOOKED_AT_MAX;
 use super::*;
 use crate::core::tests::world::{World, config};
 use crate::core::tests::{attested, key};
-use crate::core::{Event, FuseLimits, Loaded};
+use crate::core::{Event, FuseLimits, Loaded, ObservedStatus};
 use crate::simulated_cluster::Stripped;
 
 #[test]
@@ -96,8 +95,10 @@ fn a_status_that_the_hub_would_refuse_is_not_sent() {
     let status = |text: String| RawValue::from_string(text).unwrap();
     let deep = |levels: usize| status("[".repeat(levels) + &"]".repeat(levels));
     let long = |bytes: usize| status(format!("\"{}\"", "x".repeat(bytes - 2)));
-    assert!(!is_too_large(&long(STATUS_BYTES_MAX)) && is_too_large(&long(STATUS_BYTES_MAX + 1)));
-    assert!(!is_too_large(&deep(STATUS_LEVELS_MAX)) && is_too_large(&deep(STATUS_LEVELS_MAX + 1)));
+    let is_kept = |status| matches!(ObservedStatus::of(Some(status)), ObservedStatus::Text(_));
+    let is_too_large = |status| matches!(ObservedStatus::of(Some(status)), ObservedStatus::TooLarge);
+    assert!(is_kept(long(STATUS_BYTES_MAX)) && is_too_large(long(STATUS_BYTES_MAX + 1)));
+    assert!(is_kept(deep(STATUS_LEVELS_MAX)) && is_too_large(deep(STATUS_LEVELS_MAX + 1)));
 }
 
 /// A Deployment that was reported with its status.
@@ -108,6 +109,34 @@ fn placed() -> (World, ObjectKey) {
     world.heal();
     world.quiesce();
     (world, deployment)
+}
+
+/// Whatever else is reported of the object, nothing more is to be known of its status.
+#[test]
+fn a_status_that_is_too_large_is_said_to_be_and_not_read_again() {
+    let (mut world, deployment) = placed();
+    let mut observed = world.cluster.list(&deployment.kind).remove(0);
+    observed.status = ObservedStatus::TooLarge;
+    world.step(Event::Observed(Box::new(observed)));
+    world.quiesce();
+    let said = |world: &World| {
+        let (_, _, report) = &world.hub.reports[&deployment];
+        (report.reason, report.status.is_some())
+    };
+    assert_eq!(said(&world), (Some(Reason::StatusTooLarge), false));
+    let before = (world.cluster.reads, world.watches.lists);
+    world.hub.set_state(&deployment, EntryState::Withheld(Reason::AgentTooOld));
+    world.quiesce();
+    assert_eq!(said(&world), (Some(Reason::AgentTooOld), false));
+    world.hub.set_state(&deployment, EntryState::Apply);
+    world.hub.forget_reports();
+    world.quiesce();
+    assert_eq!(said(&world), (Some(Reason::StatusTooLarge), false));
+    assert_eq!((world.cluster.reads, world.watches.lists), before);
+    // What nobody asks for is not too large for anybody.
+    ask(&mut world, &deployment, ReportClass::Health);
+    world.quiesce();
+    assert_eq!(said(&world), (None, false));
 }
 
 /// A controller that may create objects and not read them.

@@ -6,7 +6,7 @@ use crate::core::decide::plan::mark_of;
 use crate::core::decide::set_back::LIST_FIRST_MAX;
 use crate::core::interface::effect::{Earlier, Op};
 use crate::core::interface::event::Event;
-use crate::core::interface::observed::{Observed, Served};
+use crate::core::interface::observed::{Observed, ObservedStatus, Served};
 use crate::core::interface::op_result::{Created, Failure, NotDone, OpResult};
 use crate::core::interface::write::{AppliedRecord, FreezeReason, RemovalPolicy, Write};
 use crate::core::model::object::Me;
@@ -465,7 +465,7 @@ fn created(key: &ObjectKey, terminal: Option<Terminal>) -> Observed {
         observed_generation: None,
         terminal,
         template: None,
-        status: None,
+        status: ObservedStatus::None,
         illegible: false,
         managed_elsewhere: false,
         others: None,
@@ -540,7 +540,7 @@ fn standing(entry: &Entry, policy: &ApplyPolicy, version: &str) -> Observed {
         observed_generation: None,
         terminal: None,
         template: None,
-        status: None,
+        status: ObservedStatus::None,
         illegible: false,
         managed_elsewhere: false,
         others: None,

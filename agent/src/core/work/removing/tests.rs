@@ -8,7 +8,7 @@ use super::*;
 use crate::core::decide::plan::{mark_of, record_of};
 use crate::core::interface::effect::{Effect, OpId};
 use crate::core::interface::event::Event;
-use crate::core::interface::observed::{Observed, Served};
+use crate::core::interface::observed::{Observed, ObservedStatus, Served};
 use crate::core::interface::op_result::{Deleted, Inspected, NotDone, OpResult};
 use crate::core::interface::write::{Enrolled, RemovalPolicy};
 use crate::core::tests::world::World;
@@ -69,7 +69,7 @@ fn standing_at(key: &ObjectKey, uid: &str, source: u64) -> Observed {
         observed_generation: None,
         terminal: None,
         template: None,
-        status: None,
+        status: ObservedStatus::None,
         others: None,
         illegible: false,
         managed_elsewhere: false,

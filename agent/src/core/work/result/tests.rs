@@ -119,7 +119,7 @@ fn observed(source: Option<u64>, changed: bool) -> Observed {
         observed_generation: None,
         terminal: None,
         template: None,
-        status: None,
+        status: crate::core::ObservedStatus::None,
         illegible: false,
         managed_elsewhere: false,
         others: None,
