@@ -17,6 +17,7 @@ use tideline_agent::core::{
     Applied, ApplyTakeover, Created, Deleted, Earlier, Event, Inspected, NotDone, Observed, Op, OpResult, Orphaned,
     Served,
 };
+use tideline_common::health::Health;
 use tideline_common::{
     ApplyPolicy, ConflictPolicy, Digest, Entry, EntryState, FieldMode, FieldPolicy, GroupKind, HubId, MARK_ANNOTATION,
     MARK_LABEL, Mark, ObjectKey, Origin, Prune, PruneAdopted, Reason, SourceRef, SpaceName, TargetId, Uid,
@@ -431,6 +432,67 @@ async fn watches_tell_what_is_there_what_changes_and_what_is_not_served() -> Res
     assert!(matches!(bench.execute(delete).await, OpResult::Delete(Ok(Deleted::Gone))));
     until(&mut events, |event| matches!(event, Event::Vanished { uid, .. } if *uid == created.uid).then_some(()))
         .await?;
+    stop.cancel();
+    tasks.close();
+    tokio::time::timeout(SOON, tasks.wait()).await.context("a watch did not end")?;
+    Ok(())
+}
+
+/// As its controller may write it, where the schema preserves unknown fields. Who manages it is nested deeper still.
+#[tokio::test]
+async fn an_object_too_deep_to_be_read_is_seen_and_written_beside_its_siblings() -> Result<()> {
+    let assets = require_kubernetes!();
+    let bench = Bench::start(&assets).await?;
+    bench.written(bench.create(&thing_definition())).await?;
+    let thing = |name: &str, x: i64| {
+        json!({"apiVersion": "test.example/v1", "kind": "Thing",
+            "metadata": {"name": name, "namespace": "default"}, "spec": {"x": x}})
+    };
+    let make = async |name: &str| bench.written(bench.create(&thing(name, 1))).await;
+    let deep = eventually_ok(SOON, "the kind to be served", async || make("deep").await).await?;
+    let flat = make("flat").await?;
+    let nested = format!("{}1{}", r#"{"a":"#.repeat(200), "}".repeat(200));
+    let write = async |status: &str| {
+        let patch = format!(r#"{{"status":{status}}}"#).into_bytes();
+        let request = http::Request::patch("/apis/test.example/v1/namespaces/default/things/deep/status")
+            .header("content-type", "application/merge-patch+json")
+            .body(patch)?;
+        anyhow::Ok(bench.client.request_text(request).await?)
+    };
+    write(&format!(r#"{{"aside":{nested},"conditions":{nested}}}"#)).await?;
+
+    let (sender, mut events) = mpsc::channel(64);
+    let (stop, tasks) = (CancellationToken::new(), TaskTracker::new());
+    let kinds = Arc::clone(&bench.kinds);
+    let mut watches = Watches::new(bench.client.clone(), kinds, sender, Namespaces::All, tasks.clone(), stop.clone());
+    watches.set(scope(), BTreeMap::from([(deep.key.kind.clone(), Arc::from("v1"))]));
+    let said = |it: &Observed| (it.uid.clone(), it.health, it.health_message.clone());
+    let unread = "its .status.conditions is nested deeper than 127 levels and cannot be judged".to_owned();
+    let listed = until(&mut events, |event| match event {
+        Event::Listed { objects, .. } => Some(objects.iter().map(said).collect::<Vec<_>>()),
+        _ => None,
+    });
+    let unknown = (deep.uid.clone(), Health::Unknown, unread);
+    assert_eq!(listed.await?, [unknown, (flat.uid.clone(), Health::Ready, String::new())]);
+
+    // The watch goes on, and so does what is done to the object.
+    write(r#"{"conditions":[{"type":"Ready","status":"False","reason":"Because"}]}"#).await?;
+    let apply = |name: &str, of: &Observed| {
+        bench.apply(&thing(name, 2), &of.uid, ApplyTakeover::Posted, ApplyPolicy::default())
+    };
+    for of in [&deep, &flat] {
+        let applied = bench.written(apply(&of.key.name, of)).await?;
+        until(&mut events, |event| match event {
+            Event::Observed(it) if it.resource_version == applied.resource_version => {
+                assert_eq!((said(it), it.managed), (said(&applied), applied.managed));
+                Some(())
+            }
+            Event::WatchLost { message, .. } => panic!("{message}"),
+            _ => None,
+        })
+        .await?;
+    }
+    assert!(!bench.orphaned(&deep).await?.labelled);
     stop.cancel();
     tasks.close();
     tokio::time::timeout(SOON, tasks.wait()).await.context("a watch did not end")?;

@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::api::{DeleteParams, PostParams};
 use kube::discovery::{ApiGroup, Discovery, verbs};
 use kube::{Api, Client};
-use tideline_api::{Allow, ObjectClause, PlacementSpec};
+use tideline_api::{Allow, ObjectClause, PlacementSpec, TargetSelector};
 use tideline_common::wire::v1::Decommission;
 use tideline_common::{Monotonic, SpaceName};
 use tideline_hub::clean;
@@ -31,7 +31,8 @@ fn selector(name: &str, value: &str) -> LabelSelector {
 
 /// An index that places what `objects` select in one space to one target.
 fn index(space: &SpaceName, objects: Vec<ObjectClause>) -> Result<Index> {
-    let spec = PlacementSpec { targets: vec![selector("tier", "shop")], objects, ..PlacementSpec::default() };
+    let shops = TargetSelector { labels: selector("tier", "shop"), ..TargetSelector::default() };
+    let spec = PlacementSpec { targets: vec![shops], objects, ..PlacementSpec::default() };
     let mut index = Index::new(Duration::ZERO);
     let id = "00000000-0000-4000-8000-000000000001".parse()?;
     index.apply_target(

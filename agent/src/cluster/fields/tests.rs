@@ -10,7 +10,7 @@ fn applied(entries: &[ManagedFields], manager: &str) -> Option<Value> {
     applied_by(entries, manager).expect(READ)
 }
 
-fn entries(value: Value) -> Vec<ManagedFields> {
+fn entries(value: &Value) -> Vec<ManagedFields> {
     serde_json::from_str(&value.to_string()).expect("managedFields")
 }
 
@@ -22,7 +22,7 @@ fn entry(manager: &str, operation: &str, fields: &Value) -> Value {
 fn an_update_entry_from_post_becomes_an_apply_entry() {
     let posted = json!({"f:data": {".": {}, "f:a": {}}});
     let before =
-        entries(json!([entry("tideline", "Update", &posted), entry("kubectl", "Update", &json!({"f:x": {}}))]));
+        entries(&json!([entry("tideline", "Update", &posted), entry("kubectl", "Update", &json!({"f:x": {}}))]));
     let after = claim_posted(&before).expect(READ).expect("an entry was posted");
     assert_eq!(applied(&after, "tideline"), Some(posted.clone()));
     assert_eq!(after.len(), 2);
@@ -31,7 +31,7 @@ fn an_update_entry_from_post_becomes_an_apply_entry() {
 
 #[test]
 fn an_update_entry_from_post_is_merged_into_the_apply_entry() {
-    let before = entries(json!([
+    let before = entries(&json!([
         entry("tideline", "Update", &json!({"f:data": {".": {}, "f:a": {}}})),
         entry("tideline", "Apply", &json!({"f:data": {"f:b": {}}})),
     ]));
@@ -44,7 +44,7 @@ fn an_update_entry_from_post_is_merged_into_the_apply_entry() {
 fn an_adopted_object_loses_former_writers_for_our_fields_only() {
     let ours =
         json!({"f:spec": {"f:replicas": {}, "f:containers": {"k:{\"name\":\"web\"}": {".": {}, "f:image": {}}}}});
-    let before = entries(json!([
+    let before = entries(&json!([
         entry("tideline", "Apply", &ours),
         entry("kubectl-client-side-apply", "Update",
             &json!({"f:spec": {"f:replicas": {}, "f:paused": {}, "f:containers": {"k:{\"name\":\"web\"}": {".": {}, "f:image": {}, "f:args": {}}}}})),
@@ -72,7 +72,7 @@ fn fields_too_deep_to_be_read_hinder_only_who_needs_them() {
     };
     let ours = json!({"f:data": {"f:a": {}}});
     let of = |other: ManagedFields| {
-        let mut entries = entries(json!([entry("tideline", "Update", &ours)]));
+        let mut entries = entries(&json!([entry("tideline", "Update", &ours)]));
         entries.push(other);
         entries
     };
@@ -134,7 +134,7 @@ fn our_fields_are_split_between_our_managers_and_joined_again() {
     let all = json!({"f:spec": {"f:replicas": {}, "f:paused": {}}});
     let replicas = json!({"f:spec": {"f:replicas": {}}});
     let paused = json!({"f:spec": {"f:paused": {}}});
-    let posted = entries(json!([entry("tideline", "Update", &all), entry("kubectl", "Apply", &replicas)]));
+    let posted = entries(&json!([entry("tideline", "Update", &all), entry("kubectl", "Apply", &replicas)]));
     let divided = divide(&posted, Some(&replicas)).expect(READ).expect("it was not divided");
     assert_eq!(applied(&divided, "tideline"), Some(paused.clone()));
     assert_eq!(applied(&divided, "tideline-initial"), Some(replicas.clone()));
@@ -146,7 +146,7 @@ fn our_fields_are_split_between_our_managers_and_joined_again() {
     let whole = divide(&exchanged, None).expect(READ).expect("it was divided");
     assert_eq!((applied(&whole, "tideline"), applied(&whole, "tideline-initial")), (Some(all.clone()), None));
     assert!(divide(&whole, None).expect(READ).is_none());
-    assert!(divide(&entries(json!([entry("kubectl", "Apply", &all)])), None).expect(READ).is_none());
+    assert!(divide(&entries(&json!([entry("kubectl", "Apply", &all)])), None).expect(READ).is_none());
 }
 
 #[test]

@@ -114,11 +114,10 @@ pub(super) async fn serve(server: Arc<Mutex<ApiServer>>, request: Request<Body>)
     let mut server = server.lock().expect("no test has panicked");
     let Some((verb, about)) = verb_of(&parts.method, path, query, header("content-type"), &body) else {
         let is_served = matches!(path, "/api" | "/apis") || KINDS.iter().any(|kind| kind.root == path);
-        return Ok(match is_served {
-            true => respond(200, None, discovery(path, server.sealed).to_string().into_bytes()),
-            // As the API server answers for whatever it does not serve.
-            false => respond(404, None, b"404 page not found".to_vec()),
-        });
+        if !is_served {
+            return Ok(respond(404, None, b"404 page not found".to_vec()));
+        }
+        return Ok(respond(200, None, discovery(path, server.sealed).to_string().into_bytes()));
     };
     server.asked.push((about.clone(), verb));
     let fault = server.fault.as_mut().filter(|fault| fault.verb == verb && fault.about == about);

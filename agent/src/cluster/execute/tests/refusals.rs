@@ -26,8 +26,9 @@ use crate::core::{
 const OTHERS_DONE: Duration = Duration::from_mins(3);
 /// How long it is watched what comes of the rest after that: an hour in all.
 const WATCHED: Duration = Duration::from_mins(57);
-/// Requests about one object at one instant.
-const AT_ONCE_MAX: usize = 20;
+/// Requests about one object at one instant: three inspections of a namespace, each of five lists and two reads, then two
+/// deletions and a read.
+const AT_ONCE_MAX: usize = 24;
 /// Requests about one object in that hour: of what the API server has no time for 160 tries, of all else thirty. A try takes up
 /// to five requests, or two for each of the rounds in which an object is rewritten.
 const IN_ALL_MAX: usize = 250;
