@@ -154,9 +154,7 @@ impl Core {
             let sources = self.model.sources_of(key, &observed.uid, observed.mark.as_deref());
             sources.into_iter().map(|source| (source, fact)).collect()
         });
-        if let Some(mark) = observed.mark.clone() {
-            self.model.creation_is_known(key, &mark.source.uid);
-        }
+        let source = observed.mark.as_ref().map(|mark| mark.source.uid.clone());
         let news = self.model.see(key, observed)?;
         if set_back {
             note_set_back(&mut self.model, key);
@@ -166,6 +164,10 @@ impl Core {
         self.guards.ran.undoubt(&mut self.model, key);
         for (source, fact) in facts {
             self.guards.ran.note(&mut self.model, key, source, fact);
+        }
+        // After what is known: the journal may be cut between the two.
+        if let Some(source) = source {
+            self.model.creation_is_known(key, &source);
         }
         Some(news)
     }

@@ -82,9 +82,11 @@ impl Model {
         }
     }
 
-    /// A request to create it ended so.
-    pub(in crate::core) fn creation_ended(&mut self, creation: &Tombstone, result: &Result<Created, Failure>) {
-        let Some(stage) = self.creations.0.get_mut(creation) else { return };
+    /// A request to create it ended so. Whether it is known by that what came of it: the creation is forgotten after what is
+    /// known is written.
+    #[must_use]
+    pub(in crate::core) fn creation_ended(&mut self, creation: &Tombstone, result: &Result<Created, Failure>) -> bool {
+        let Some(stage) = self.creations.0.get_mut(creation) else { return false };
         let earlier = *stage == Stage::Unanswered;
         let known = match result {
             Ok(Created::Made(_) | Created::Vanished { .. }) => true,
@@ -97,11 +99,10 @@ impl Model {
             Err(Failure { fate: Fate::NotDone, .. }) => !earlier,
             Err(Failure { fate: Fate::Unknown, .. }) => false,
         };
-        if known {
-            self.forget_creation(creation);
-        } else {
+        if !known {
             *stage = Stage::Unanswered;
         }
+        known
     }
 
     /// What was to be created for this source stands there, or was deleted by this agent. What is still to be sent is not that.
@@ -111,7 +112,7 @@ impl Model {
         }
     }
 
-    fn forget_creation(&mut self, creation: &Tombstone) {
+    pub(in crate::core) fn forget_creation(&mut self, creation: &Tombstone) {
         if self.creations.0.remove(creation).is_some() {
             self.disk.write(Write::CreationKnown(creation.clone()));
         }

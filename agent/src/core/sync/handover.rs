@@ -87,7 +87,7 @@ impl Core {
         let Some((seen, mark)) = self.model.formers_mark(key) else { return };
         // Somebody may undo it, or refuse it: that the entry itself has nothing to do, as that of an implied namespace, ends
         // no wait.
-        if self.waits_to_correct(now, key) {
+        if self.waits_to_correct(now, key) || self.model.is_set_back_at(key) {
             return;
         }
         let (Some(target), Some(object)) = (self.model.target, self.model.objects.get(key)) else { return };

@@ -183,8 +183,8 @@ impl Core {
     ) -> FollowUp {
         let key = &entry.key;
         let creation = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
-        self.model.creation_ended(&creation, &result);
-        match result {
+        let is_known = self.model.creation_ended(&creation, &result);
+        let follow_up = match result {
             Ok(Created::Vanished { template }) => {
                 self.model.may_have_run(entry, template);
                 self.guards.ran.may_have_run(&mut self.model, key, &entry.source.uid);
@@ -224,7 +224,12 @@ impl Core {
                 }
                 self.write_failed(now, entry, failure)
             }
+        };
+        // After what is known: the journal may be cut between the two.
+        if is_known {
+            self.model.forget_creation(&creation);
         }
+        follow_up
     }
 
     fn applied(
