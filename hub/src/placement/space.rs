@@ -194,17 +194,6 @@ impl Space {
         self.unlabelled.contains(name) || !name.is_empty() && some_are_nameless() && !is_labelled()
     }
 
-    /// Whether every object of it is known.
-    pub(super) fn is_listed(&self) -> bool {
-        self.listings.values().all(Listing::complete)
-    }
-
-    /// The resources that the space was seen to have, in this group or in any.
-    pub(super) fn resources<'a>(&'a self, group: Option<&'a str>) -> impl Iterator<Item = &'a str> {
-        let known = self.listings.keys().filter(move |known| group.is_none_or(|group| group == &*known.group));
-        known.map(|known| &*known.resource)
-    }
-
     pub(super) fn selecting(&self, source: &SourceId, place: &ObjectKey) -> impl Iterator<Item = &Arc<str>> {
         let index = self.by_key.get(&(source.resource.clone(), place.clone()));
         let same = index.and_then(|index| self.object(*index)).filter(|object| object.id == *source);

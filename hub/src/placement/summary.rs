@@ -1,16 +1,18 @@
-use std::collections::BTreeMap;
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tideline_api::PlacementStatus;
 use tideline_common::{ObjectKey, Reason, SpaceName};
 
-use super::SourceId;
 use super::choice::Choice;
 use super::index::Index;
 use super::inventory::Inventory;
+use super::listing::Listing;
 use super::object::{Object, State};
 use super::rule::{Clause, PlacementRule};
 use super::space::{Placing, Space};
+use super::{GroupResource, SourceId};
 use crate::clean::refers_to_namespaces;
 
 /// Problems kept for one Placement; they are counted beyond.
@@ -211,20 +213,35 @@ fn no_objects(space: &Space, placing: &Placing, rule: &PlacementRule) -> Vec<Str
     if rule.objects.is_empty() {
         return vec!["spec.objects is empty, and so selects no object; say there which are meant".to_owned()];
     }
+    let known: BTreeSet<&str> = space.resources(None).collect();
+    let serves = |clause: &Clause, resource: &str| match clause.group.as_deref() {
+        None => known.contains(resource),
+        Some(group) => space.serves(&GroupResource::new(group, resource)),
+    };
     let mut absent = Vec::new();
     let mut unmet = Vec::new();
     for (clause, selected) in rule.objects.iter().zip(&placing.by_clause) {
-        let unknown = unknown_resources(space, clause);
-        if unknown.is_empty() && selected.is_empty() {
+        let before = absent.len();
+        let unknown = clause.resources.iter().filter(|resource| !serves(clause, resource));
+        absent.extend(unknown.map(|resource| (clause, resource.as_str())));
+        if absent.len() == before && selected.is_empty() {
             unmet.push(clause.called.as_str());
         }
-        absent.extend(unknown);
     }
     let mut problems = Vec::new();
     if !absent.is_empty() {
+        // Only of those that are shown it is found out what is meant: that takes a look at every resource of the space.
+        let shown: Vec<_> = absent
+            .iter()
+            .enumerate()
+            .map(|(nth, (clause, resource))| match nth < NAMES_MAX {
+                true => Cow::Owned(unknown_resource(space, clause, resource)),
+                false => Cow::Borrowed(*resource),
+            })
+            .collect();
         problems.push(format!(
             "this space has no resource {}; `kubectl api-resources` shows names and groups of those that it has",
-            named(&absent)
+            named(&shown)
         ));
     }
     if !unmet.is_empty() {
@@ -237,21 +254,17 @@ fn no_objects(space: &Space, placing: &Placing, rule: &PlacementRule) -> Vec<Str
     problems
 }
 
-/// The resources of a clause that the space does not serve, each with the one that may be meant.
-fn unknown_resources(space: &Space, clause: &Clause) -> Vec<String> {
+/// A resource of a clause that the space does not serve, with the one that may be meant.
+fn unknown_resource(space: &Space, clause: &Clause, resource: &str) -> String {
     let group = clause.group.as_deref();
-    let unknown = clause.resources.iter().filter(|resource| space.resources(group).all(|known| known != *resource));
-    let described = unknown.map(|resource| {
-        let of = match group {
-            None => String::new(),
-            Some("") => " in the core group".to_owned(),
-            Some(group) => format!(" in {group}"),
-        };
-        let meant = nearest(resource, space.resources(group)).or_else(|| nearest(resource, space.resources(None)));
-        let meant = meant.map(|meant| format!(", did you mean {meant}?")).unwrap_or_default();
-        format!("{resource:?}{of} ({}{meant})", clause.called)
-    });
-    described.collect()
+    let of = match group {
+        None => String::new(),
+        Some("") => " in the core group".to_owned(),
+        Some(group) => format!(" in {group}"),
+    };
+    let meant = nearest(resource, space.resources(group)).or_else(|| nearest(resource, space.resources(None)));
+    let meant = meant.map(|meant| format!(", did you mean {meant}?")).unwrap_or_default();
+    format!("{resource:?}{of} ({}{meant})", clause.called)
 }
 
 /// What somebody meant who wrote this: a kind for its resource, a singular, or a slip of the hand.
@@ -272,6 +285,22 @@ fn named(names: &[impl AsRef<str>]) -> String {
 }
 
 impl Space {
+    /// Whether every object of it is known.
+    fn is_listed(&self) -> bool {
+        self.listings.values().all(Listing::complete)
+    }
+
+    /// Whether the space was seen to have a resource.
+    fn serves(&self, resource: &GroupResource) -> bool {
+        self.listings.contains_key(resource)
+    }
+
+    /// The resources that the space was seen to have, in this group or in any.
+    fn resources<'a>(&'a self, group: Option<&'a str>) -> impl Iterator<Item = &'a str> {
+        let known = self.listings.keys().filter(move |known| group.is_none_or(|group| group == &*known.group));
+        known.map(|known| &*known.resource)
+    }
+
     /// Works out anew what of an object cannot be as the Placements ask that select it.
     pub(super) fn refresh_problems(&mut self, index: u32) {
         let Some(object) = self.object(index) else { return };
