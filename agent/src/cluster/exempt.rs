@@ -21,7 +21,9 @@ pub(super) const REPLICAS: &str = "/spec/replicas";
 /// The volume that a claim is bound to can be set only once.
 const VOLUME: &str = "/spec/volumeName";
 /// The same of a Service's addresses: one that has others keeps them, and goes on with the rest.
-const ADDRESSES: [&str; 2] = ["/spec/clusterIP", "/spec/clusterIPs"];
+const ADDRESSES: [&str; 3] = ["/spec/clusterIP", "/spec/clusterIPs", "/spec/ipFamilies"];
+/// And of the port by which a load balancer asks how a node does.
+const HEALTH_CHECK: &str = "/spec/healthCheckNodePort";
 
 /// Found out, not configured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +55,11 @@ impl Exempt {
                 FieldMode::Continuous => {}
             }
         }
-        let presets = [(scaled == Scaled::ByAutoscaler).then_some(REPLICAS), is_volume_claim(object).then_some(VOLUME)];
+        let presets = [
+            (scaled == Scaled::ByAutoscaler).then_some(REPLICAS),
+            is_volume_claim(object).then_some(VOLUME),
+            is_service(object).then_some(HEALTH_CHECK),
+        ];
         let addresses = ADDRESSES.into_iter().filter(|_| has_address(object));
         for preset in presets.into_iter().flatten().chain(addresses) {
             if is_left_to_presets(policy, object, preset) {
@@ -137,7 +143,11 @@ fn is_volume_claim(object: &Value) -> bool {
 /// Whether an address is asked for by its number: that a Service has none is nothing that could be chosen otherwise later.
 fn has_address(object: &Value) -> bool {
     let address = &object["spec"]["clusterIP"];
-    object["apiVersion"] == "v1" && object["kind"] == "Service" && address.is_string() && address != "None"
+    is_service(object) && address.is_string() && address != "None"
+}
+
+fn is_service(object: &Value) -> bool {
+    object["apiVersion"] == "v1" && object["kind"] == "Service"
 }
 
 /// The mark is put on whatever a policy says of labels and annotations, and stays the first manager's.

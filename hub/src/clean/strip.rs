@@ -127,7 +127,7 @@ fn without_assigned(server: SpaceServer, kind: &GroupKind, mut object: Value) ->
     root.remove("status");
     match (&*kind.group, &*kind.kind) {
         ("", "Service") if server == SpaceServer::Assigning => service(root),
-        ("", "PersistentVolumeClaim") if server == SpaceServer::Assigning => volume_claim(root),
+        ("", "PersistentVolumeClaim") => volume_claim(root),
         ("", "ServiceAccount") => {
             root.remove("secrets");
         }

@@ -103,9 +103,7 @@ fn what_an_author_chose_in_an_embedded_space_travels() {
         "clusterIP": "10.0.0.1", "clusterIPs": ["10.0.0.1"], "ipFamilies": ["IPv4"], "loadBalancerIP": "192.0.2.1",
         "healthCheckNodePort": 31000, "ports": [{"port": 80, "nodePort": 30080}], "type": "LoadBalancer"
     }});
-    let claim = json!({
-        "metadata": {"annotations": {"pv.kubernetes.io/bound-by-controller": "yes"}}, "spec": {"volumeName": "pv-7"}
-    });
+    let claim = json!({"spec": {"volumeName": "pv-7"}});
     for (kind, rest, spec) in
         [("Service", &spec, spec["spec"].clone()), ("PersistentVolumeClaim", &claim, claim["spec"].clone())]
     {
