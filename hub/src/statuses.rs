@@ -333,7 +333,7 @@ fn placement_status(summary: &PlacementSummary, kept: u64) -> Value {
     let own = summary.problems.iter().filter(|problem| problem.object.is_none());
     let own: Vec<_> = own.map(|problem| problem.message.as_str()).collect();
     let problem = summary.problems.first().map(|first| {
-        let message = if own.is_empty() { first.message.clone() } else { own.join("; and ") };
+        let message = if first.object.is_some() { first.message.clone() } else { own.join("; and ") };
         (first.reason, message)
     });
     json!({

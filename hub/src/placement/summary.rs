@@ -28,7 +28,7 @@ pub struct PlacementSummary {
     pub targets: u64,
     /// What it selects, whether that can be placed or not.
     pub objects: u64,
-    /// The first [`PROBLEMS_MAX`], those of the Placement itself before those of its objects.
+    /// The first [`PROBLEMS_MAX`]: those of the Placement itself, then those of its objects, then what single clauses lack.
     pub problems: Vec<PlacementProblem>,
     /// All problems, by reason.
     pub counts: BTreeMap<Reason, u64>,
@@ -97,7 +97,7 @@ impl Index {
             if placing.targets.is_empty() {
                 summary.add(Reason::NoTargets, no_targets(space, (name, placing, rule), &self.inventory));
             }
-            if placing.objects.is_empty() || space.is_listed() {
+            if placing.objects.is_empty() {
                 for problem in no_objects(space, placing, rule) {
                     summary.add(Reason::NoObjects, problem);
                 }
@@ -112,6 +112,13 @@ impl Index {
             Some(PlacementProblem { reason: *reason, object, message: message.clone() })
         });
         summary.problems.extend(of_objects.take(room));
+        // What a clause lacks is less than what is wrong with what others select.
+        if let Some(rule) = placing.rule.as_deref().filter(|_| !placing.objects.is_empty() && space.is_listed()) {
+            for problem in no_objects(space, placing, rule) {
+                summary.add(Reason::NoObjects, problem);
+            }
+            summary.problems.truncate(PROBLEMS_MAX);
+        }
         Some(summary)
     }
 

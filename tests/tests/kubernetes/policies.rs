@@ -490,44 +490,51 @@ fn service(name: &str, spec: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn addresses_of_a_service_are_its_targets_unless_it_asks_to_keep_them() -> Result<()> {
+async fn a_service_has_the_addresses_that_its_author_chose_and_else_its_targets() -> Result<()> {
     let assets = require_kubernetes!();
     let site = Site::start(&assets).await?;
-    let ports = |nth: i64| json!([{"name": "http", "port": 80, "nodePort": 30_000 + nth}]);
-    let assigned = |more: Option<Value>| {
-        let mut spec = json!({"type": "NodePort", "selector": {"app": "web"}, "ports": ports(500),
-            "clusterIP": "192.0.2.7", "clusterIPs": ["192.0.2.7"], "ipFamilies": ["IPv4"]});
-        spec["ports"].as_array_mut().into_iter().for_each(|ports| ports.extend(more.clone()));
-        service("assigned", &spec)
+    let spec = |more: &Value| {
+        let mut spec = json!({"type": "NodePort", "selector": {"app": "web"}, "ports": [{"name": "http", "port": 80}]});
+        for (field, value) in more.as_object().into_iter().flatten() {
+            spec[field] = value.clone();
+        }
+        spec
     };
+    let chosen = json!({
+        "ports": [{"name": "http", "port": 80, "nodePort": 30_500}], "clusterIP": "10.96.7.7", "clusterIPs": ["10.96.7.7"]
+    });
     let headless =
         service("headless", &json!({"clusterIP": "None", "ports": [{"port": 80}], "selector": {"app": "web"}}));
-    let mut kept = service("kept", &json!({"type": "NodePort", "ports": ports(501), "selector": {"app": "web"}}));
+    let mut kept = service("kept", &spec(&json!({"ports": [{"port": 80, "nodePort": 30_501}]})));
     kept["metadata"]["annotations"] = json!({"tideline.dev/keep-fields": "[\"$.spec.ports[*].nodePort\"]"});
     site.place("web", &[("", "services")], json!({})).await?;
-    for object in [assigned(None), headless, kept] {
+    let assigned = |more: &Value| service("assigned", &spec(more));
+    for object in [assigned(&json!({})), service("chosen", &spec(&chosen)), headless, kept] {
         apply(&site.space, object).await?;
     }
 
-    for name in ["assigned", "headless", "kept"] {
+    for name in ["assigned", "chosen", "headless", "kept"] {
         site.reported(&format!("service.{name}"), "Applied", None).await?;
     }
     assert_eq!(site.local(SERVICE, "headless").await?.data["spec"]["clusterIP"], "None");
     let kept = site.local(SERVICE, "kept").await?;
     assert_eq!(kept.data["spec"]["ports"][0]["nodePort"], 30_501);
     assert!(kept.annotations().keys().all(|name| name == MARK_ANNOTATION), "{:?}", kept.annotations());
+    let there = site.local(SERVICE, "chosen").await?.data["spec"].clone();
+    assert_eq!((&there["clusterIP"], &there["ports"][0]["nodePort"]), (&json!("10.96.7.7"), &json!(30_500)));
 
-    // Its own, and it keeps them when the source changes.
+    // What the target assigned it keeps where it can be set only once, whatever the author chooses later, and follows in the rest.
     let before = site.local(SERVICE, "assigned").await?.data["spec"].clone();
-    assert!(before["clusterIP"] != "192.0.2.7" && before["clusterIP"] != "None", "{before}");
-    assert_ne!(before["ports"][0]["nodePort"], 30_500);
-    apply(&site.space, assigned(Some(json!({"name": "admin", "port": 81})))).await?;
+    assert!(before["clusterIP"].is_string() && before["clusterIP"] != "None", "{before}");
+    let later = json!({"ports": [{"name": "http", "port": 80, "nodePort": 30_502}, {"name": "admin", "port": 81}],
+        "clusterIP": "10.96.7.8", "clusterIPs": ["10.96.7.8"], "ipFamilies": ["IPv4"]});
+    apply(&site.space, assigned(&later)).await?;
     shows(&site.local, SERVICE, "assigned", "another port", |it| {
         it["spec"]["ports"].as_array().is_some_and(|p| p.len() == 2)
     })
     .await?;
     let after = site.local(SERVICE, "assigned").await?.data["spec"].clone();
-    assert_eq!((&after["clusterIP"], &after["ports"][0]), (&before["clusterIP"], &before["ports"][0]));
+    assert_eq!((&after["clusterIP"], &after["ports"][0]["nodePort"]), (&before["clusterIP"], &json!(30_502)));
     site.reported("service.assigned", "Applied", None).await
 }
 

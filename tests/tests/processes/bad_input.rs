@@ -207,9 +207,12 @@ async fn a_placement_or_location_that_selects_nothing_says_what_to_do() -> Resul
     let said = site.hub.is_ready_as("default", "Placement", "typo", "False").await?;
     assert_eq!(said["reason"], "NoTargets");
     let message = said["message"].as_str().unwrap_or_default();
-    for part in
-        ["no SyncTarget has the labels", "kubectl get synctargets", "no resource \"configmap\" in the core group"]
-    {
+    for part in [
+        "no SyncTarget has the labels",
+        "kubectl get synctargets",
+        "no resource \"configmap\"",
+        "did you mean configmaps?",
+    ] {
         ensure!(message.contains(part), "it should say {part:?}: {message}");
     }
     assert_eq!(said["observedGeneration"], 1);

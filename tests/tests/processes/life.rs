@@ -245,7 +245,7 @@ async fn an_agent_that_starts_before_its_cluster_waits_for_it_and_ends_when_it_i
 
     // The cluster is not identified; or not even the agent, where its identity is in a Secret.
     let without_namespace = Agent::start(&binaries, &kubeconfig, &token)?;
-    without_namespace.says("waits for it before it enrols").await?;
+    without_namespace.says("enrolment waits until").await?;
     let mut agent = Agent::start_with(&binaries, &kubeconfig, &token, &["--namespace", "default"])?;
     agent.says("only the Secret says who this agent is").await?;
     for agent in [&without_namespace, &agent] {
