@@ -259,7 +259,7 @@ async fn an_agent_that_starts_before_its_cluster_waits_for_it_and_ends_when_it_i
         assert_eq!(agent.process.wait(SOON).await?.code(), Some(0));
     }
 
-    agent.says("waits for it before it enrols").await?;
+    agent.says("enrolment waits until").await?;
     wire.resume();
     agent.is_ready().await?;
     eventually_ok(SOON, "the hub to know the cluster", async || {
