@@ -29,6 +29,19 @@ pub(crate) fn attested(set: Accepted) -> Attested {
     Attested { set, attestation: attestation(set.version) }
 }
 
+/// An object is to be left behind, and the API server refuses that: it is still marked, and the journal knows that it was begun.
+pub(super) fn with_refused_orphaning(seed: u64, key: &ObjectKey) -> World {
+    let mut world = World::new(seed);
+    world.hub.put(key, 1, 1);
+    world.heal();
+    world.quiesce();
+    world.cluster.faults.unwritable.insert(key.clone());
+    world.hub.order_orphaning(key);
+    world.quiesce();
+    assert!(world.journal.applied.iter().any(|(_, record)| record.orphaning), "it was begun");
+    world
+}
+
 #[test]
 fn the_cluster_converges_on_the_hub_s_set_whatever_fails_on_the_way() {
     for seed in 0..SEEDS {

@@ -14,12 +14,7 @@ pub(crate) fn label_selector(_: &mut SchemaGenerator) -> Schema {
 }
 
 pub(crate) fn label_selectors(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "array",
-        "maxItems": SELECTORS_MAX,
-        "x-kubernetes-list-type": "atomic",
-        "items": selector(),
-    })
+    selectors(&selector())
 }
 
 /// [`crate::TargetSelector`]s: a label selector that may name what it selects.
@@ -29,6 +24,10 @@ pub(crate) fn target_selectors(generator: &mut SchemaGenerator) -> Schema {
     let mut names = names(generator).to_value();
     names["description"] = json!("The SyncTargets, by name. Empty: any.");
     selector["properties"]["names"] = names;
+    selectors(&selector)
+}
+
+fn selectors(selector: &Value) -> Schema {
     json_schema!({
         "type": "array",
         "maxItems": SELECTORS_MAX,

@@ -59,13 +59,7 @@ fn at_work() -> Shared {
     let fuse = Fuse::new(20);
     let shared = Shared::new(Engine::new(Config::default(), Duration::ZERO, fuse, Ledger::default(), BTreeMap::new()));
     let id = TARGET.parse().unwrap();
-    let target = Target {
-        id,
-        name: "target".into(),
-        labels: BTreeMap::new(),
-        unschedulable: false,
-        decommission: Decommission::No,
-    };
+    let target = Target::plain(id);
     shared.step(|engine, now| {
         engine.target_seen(now, target, Some(record()));
         engine.targets_listed(now);
@@ -127,13 +121,7 @@ fn the_sync_target_of_an_agent_at_work_is_deleted_by_force_or_after_revocation_o
     tries_to_delete(&shared, &json!({FORCE_ANNOTATION: TARGET}), true).unwrap();
     deletes(&shared, &json!({FORCE_ANNOTATION: "11111111-0000-4000-8000-000000000000"})).unwrap_err();
     let id: TargetId = TARGET.parse().unwrap();
-    let target = Target {
-        id,
-        name: "target".into(),
-        labels: BTreeMap::new(),
-        unschedulable: false,
-        decommission: Decommission::No,
-    };
+    let target = Target::plain(id);
     shared.step(|engine, now| engine.target_seen(now, target.clone(), None));
     deletes(&shared, &json!({})).unwrap_err();
     let agent = shared.read(|engine| Agent::of(engine, id, engine.remembered(id).unwrap(), shared.now()));
@@ -227,13 +215,7 @@ fn when_the_agent_of_a_deleted_sync_target_was_heard_last_outlives_the_hub_s_pro
 #[test]
 fn whose_key_was_changed_by_a_slip_is_at_work_as_long_as_it_was_heard_a_moment_ago() {
     let id: TargetId = TARGET.parse().unwrap();
-    let target = Target {
-        id,
-        name: "target".into(),
-        labels: BTreeMap::new(),
-        unschedulable: false,
-        decommission: Decommission::No,
-    };
+    let target = Target::plain(id);
     for shown in [&[None, Some(1)][..], &[Some(2)], &[Some(2), Some(1)], &[None]] {
         let shared = at_work();
         let heard = Monotonic::START + Duration::from_hours(1);

@@ -24,6 +24,13 @@ pub struct Target {
 }
 
 impl Target {
+    /// One in service, without a label.
+    #[cfg(test)]
+    pub(crate) fn plain(id: TargetId) -> Self {
+        let name = "target".into();
+        Self { id, name, labels: Labels::new(), unschedulable: false, decommission: Decommission::No }
+    }
+
     fn is_selected_by(&self, rule: &TargetRule) -> bool {
         let TargetRule { names, labels } = rule;
         (names.is_empty() || names.contains(&*self.name)) && self.is_labelled(labels)

@@ -283,7 +283,15 @@ impl PlacementRule {
     /// How an object is to be kept, merged from every clause that selects it; none if none does. `name` is what its gate is
     /// told apart by.
     pub(super) fn policy(&self, candidate: Candidate<'_>, name: impl FnOnce() -> String) -> Option<ApplyPolicy> {
-        let selecting = self.objects.iter().filter(|clause| clause.selects(candidate));
+        self.merged(self.objects.iter().filter(|clause| clause.selects(candidate)), name)
+    }
+
+    /// The same from these clauses, which are known to select it.
+    pub(super) fn merged<'a>(
+        &self,
+        selecting: impl Iterator<Item = &'a Clause>,
+        name: impl FnOnce() -> String,
+    ) -> Option<ApplyPolicy> {
         let mut policy = selecting.map(|clause| clause.policy.clone()).reduce(|all, one| all.merge(&one))?;
         policy
             .gates

@@ -489,10 +489,13 @@ impl Space {
                     labels: &object.labels,
                     namespace_labels: namespace.and_then(|namespace| namespace.labels.as_deref()),
                 };
-                for (clause, selected) in rule.objects.iter().zip(&mut placing.by_clause) {
-                    set(selected, index, clause.selects(candidate));
-                }
-                rule.policy(candidate, || format!("{}/{name}", self.name))
+                let clauses = rule.objects.iter().zip(&mut placing.by_clause);
+                let selecting = clauses.filter_map(|(clause, selected)| {
+                    let selects = clause.selects(candidate);
+                    set(selected, index, selects);
+                    selects.then_some(clause)
+                });
+                rule.merged(selecting, || format!("{}/{name}", self.name))
             }
             (None, _) | (Some(_), State::Restored | State::NeverPlaced) => None,
         };

@@ -1,4 +1,3 @@
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -237,15 +236,11 @@ fn no_objects(space: &Space, placing: &Placing, rule: &PlacementRule) -> Vec<Str
     }
     let mut problems = Vec::new();
     if !absent.is_empty() {
-        // Only of those that are shown it is found out what is meant: that takes a look at every resource of the space.
-        let shown: Vec<_> = absent
-            .iter()
-            .enumerate()
-            .map(|(nth, (clause, resource))| match nth < NAMES_MAX {
-                true => Cow::Owned(unknown_resource(space, clause, resource)),
-                false => Cow::Borrowed(*resource),
-            })
-            .collect();
+        // The rest is only counted: finding out what is meant takes a look at every resource of the space.
+        let shown = |(nth, (clause, resource)): (usize, &(&Clause, &str))| {
+            if nth < NAMES_MAX { unknown_resource(space, clause, resource) } else { String::new() }
+        };
+        let shown: Vec<_> = absent.iter().enumerate().map(shown).collect();
         problems.push(format!(
             "this space has no resource {}; `kubectl api-resources` shows names and groups of those that it has",
             named(&shown)

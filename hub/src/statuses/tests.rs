@@ -34,13 +34,7 @@ async fn requests(code: u16, reason: &'static str) -> (usize, usize) {
         adopts: None,
     };
     let told = || {
-        let target = Target {
-            id,
-            name: "target".into(),
-            labels: BTreeMap::new(),
-            unschedulable: false,
-            decommission: Decommission::No,
-        };
+        let target = Target::plain(id);
         shared.step(|engine, now| engine.target_seen(now, target, Some(record.clone())));
     };
     let asked = Arc::new(AtomicUsize::new(0));
@@ -171,7 +165,7 @@ impl Writes {
             released: None,
             adopts: None,
         };
-        let target = Target { id, name: "target".into(), labels: BTreeMap::new(), unschedulable: false, decommission };
+        let target = Target { decommission, ..Target::plain(id) };
         self.shared.step(|engine, now| engine.target_seen(now, target, Some(record)));
     }
 

@@ -12,6 +12,17 @@ fn keys() -> [ObjectKey; 3] {
     [key("", "ConfigMap", "a"), key("", "Secret", "b"), key("apps", "Deployment", "c")]
 }
 
+/// An agent that has applied the third generation of an object, and starts again without the hub.
+fn started_alone(key: &ObjectKey) -> World {
+    let mut world = World::new(7);
+    world.hub.put(key, 1, 3);
+    world.heal();
+    world.quiesce();
+    world.hub_is_away();
+    world.crash();
+    world
+}
+
 fn uids(world: &World) -> Vec<(ObjectKey, Uid, Option<tideline_common::Digest>)> {
     world.cluster.objects.iter().map(|(key, local)| (key.clone(), local.uid.clone(), local.input)).collect()
 }
@@ -37,12 +48,7 @@ fn a_mark_of_the_same_source_and_a_later_generation_says_that_the_journal_was_se
 #[test]
 fn a_mark_that_the_journal_itself_recorded_shows_no_older_journal() {
     let key_of_a = key("", "ConfigMap", "a");
-    let mut world = World::new(7);
-    world.hub.put(&key_of_a, 1, 3);
-    world.heal();
-    world.quiesce();
-    world.hub_is_away();
-    world.crash();
+    let mut world = started_alone(&key_of_a);
     let observed = |world: &World, generation| {
         let mark = mark_of(me(), &entry(&key_of_a, 1, generation), &ApplyPolicy::default(), Origin::Created);
         Observed { mark: Some(Arc::new(mark)), ..world.cluster.observed(&key_of_a).unwrap() }
@@ -57,12 +63,7 @@ fn a_mark_that_the_journal_itself_recorded_shows_no_older_journal() {
 #[test]
 fn a_mark_that_another_manager_has_edited_says_nothing_of_the_journal() {
     let key_of_a = key("", "ConfigMap", "a");
-    let mut world = World::new(7);
-    world.hub.put(&key_of_a, 1, 3);
-    world.heal();
-    world.quiesce();
-    world.hub_is_away();
-    world.crash();
+    let world = started_alone(&key_of_a);
     let mark = mark_of(me(), &entry(&key_of_a, 1, 999_999_999), &ApplyPolicy::default(), Origin::Created);
     let later = Observed { mark: Some(Arc::new(mark)), ..world.cluster.observed(&key_of_a).unwrap() };
     let [another, theirs] = [b"another", b"theirs!"].map(|of| Some(tideline_common::Digest::of(of)));

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::core::FuseLimits;
 use crate::core::tests::world::World;
-use crate::core::tests::{key, target_id, uid};
+use crate::core::tests::{key, target_id, uid, with_refused_orphaning};
 
 fn heir() -> TargetId {
     crate::core::tests::heir(0)
@@ -115,15 +115,8 @@ fn removals_under_way_end_with_the_target_that_they_were_of() {
 /// It could not be written, so that the order to orphan it ended with the former target before it was done.
 #[test]
 fn an_approved_deletion_is_carried_out_after_an_orphaning_that_ended_with_its_target() {
-    let mut world = World::new(6);
     let key = key("", "ConfigMap", "held");
-    world.hub.put(&key, 1, 1);
-    world.heal();
-    world.quiesce();
-    world.cluster.faults.unwritable.insert(key.clone());
-    world.hub.order_orphaning(&key);
-    world.quiesce();
-    assert!(world.journal.applied.iter().any(|(_, record)| record.orphaning), "it was begun");
+    let mut world = with_refused_orphaning(6, &key);
     world.hub.begin_epoch(1);
     world.hub.hands_to = Some(heir());
     world.crash();

@@ -4,8 +4,8 @@ use tideline_common::wire::v1::{Continuity, Progress};
 use tideline_common::{ObjectKey, Reason, Tombstone};
 
 use crate::core::FuseLimits;
-use crate::core::tests::key;
 use crate::core::tests::world::World;
+use crate::core::tests::{key, with_refused_orphaning};
 
 /// A world whose agent holds one removal until a person approves it, and that removal.
 fn holding() -> (World, ObjectKey, Tombstone) {
@@ -79,15 +79,8 @@ fn a_set_of_a_higher_epoch_ends_the_removals_that_it_does_not_speak_for() {
 /// It may not be written, so that its mark stays; then the order to orphan it is lost with the hub's history.
 #[test]
 fn an_approved_deletion_is_carried_out_after_an_orphaning_that_broke_off_and_lapsed() {
-    let mut world = World::new(3);
     let key = key("", "ConfigMap", "c0");
-    world.hub.put(&key, 1, 1);
-    world.heal();
-    world.quiesce();
-    world.cluster.faults.unwritable.insert(key.clone());
-    world.hub.order_orphaning(&key);
-    world.quiesce();
-    assert!(world.journal.applied.iter().any(|(_, record)| record.orphaning), "it was begun");
+    let mut world = with_refused_orphaning(3, &key);
     let (removal, _) = world.hub.tombstones.first_key_value().expect("one was unassigned");
     let removal = removal.clone();
     world.hub.forget_removals();
