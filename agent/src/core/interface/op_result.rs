@@ -139,6 +139,15 @@ impl Failure {
     }
 }
 
+impl NotDone {
+    fn map(self, tell: impl FnOnce(Failure) -> Failure) -> Self {
+        match self {
+            Self::Stale => Self::Stale,
+            Self::Failed(failure) => Self::Failed(tell(failure)),
+        }
+    }
+}
+
 impl From<Failure> for NotDone {
     fn from(failure: Failure) -> Self {
         Self::Failed(failure)
@@ -184,6 +193,22 @@ impl OpResult {
             | Self::Delete(_)
             | Self::Orphan(_)
             | Self::Inspect(Ok(Inspected::Gone) | Err(_)) => None,
+        }
+    }
+
+    /// The same, with its failure, if it has one, told otherwise.
+    pub(in crate::core) fn map_failure(self, tell: impl FnOnce(Failure) -> Failure) -> Self {
+        match self {
+            Self::Create(result) => Self::Create(result.map_err(tell)),
+            Self::DryRunCreate(result) => Self::DryRunCreate(result.map_err(tell)),
+            Self::Inspect(result) => Self::Inspect(result.map_err(tell)),
+            Self::Get(result) => Self::Get(result.map_err(tell)),
+            Self::Apply(result) => Self::Apply(result.map_err(|not_done| not_done.map(tell))),
+            Self::TransferOwnership(result) => Self::TransferOwnership(result.map_err(|not_done| not_done.map(tell))),
+            Self::ReTarget(result) => Self::ReTarget(result.map_err(|not_done| not_done.map(tell))),
+            Self::Delete(result) => Self::Delete(result.map_err(|not_done| not_done.map(tell))),
+            Self::Orphan(result) => Self::Orphan(result.map_err(|not_done| not_done.map(tell))),
+            Self::Compare(result) => Self::Compare(result.map_err(|not_done| not_done.map(tell))),
         }
     }
 

@@ -202,6 +202,8 @@ pub(in crate::core) struct Fingerprint {
 /// Whose agent this is.
 pub(in crate::core) use tideline_common::Owner as Me;
 
-pub(in crate::core) fn failed_for_a_webhook(outcome: &Outcome) -> bool {
-    outcome.progress == Progress::Failed && matches!(outcome.reason, Some(Reason::Webhook | Reason::Denied))
+/// Whether it failed for what others of its kind in its namespace may fail for as well: a webhook, or no answer.
+pub(in crate::core) fn may_be_stuck(outcome: &Outcome) -> bool {
+    outcome.progress == Progress::Failed
+        && matches!(outcome.reason, Some(Reason::Webhook | Reason::Denied | Reason::Unavailable))
 }

@@ -3,7 +3,8 @@
 //!
 //! A round is as many writes as may be in flight. Rounds in which there was no more to do, or in which writes took longer than
 //! usual, change nothing. Refusals of operations that were begun before a decrease are about the former limit, and are counted
-//! once. Failures of a single object, by a webhook or a missing right, say nothing about the API server.
+//! once. Failures of a single object, by a webhook or a missing right, say nothing about the API server; a write that got no
+//! answer may be either, and [`ConcurrencyLimiter`](super::limiter::ConcurrencyLimiter) decides which.
 
 use std::time::Duration;
 
@@ -29,8 +30,13 @@ const CAUTION: (Duration, Duration) = (Duration::from_secs(1), Duration::from_mi
 const HOLD: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(30));
 /// The longest that one answer may keep everything from being begun. The object that got it waits as long as it was told.
 pub(in crate::core) const HOLD_MAX: Duration = Duration::from_mins(1);
-/// A failure that took so long got no answer. The edge waits 35 s for one.
-const UNANSWERED: Duration = Duration::from_secs(30);
+/// A failure that took so long got no answer. The edge waits 35 s for one, and the API server gives up a write after 34 s, all
+/// its webhooks together.
+pub(in crate::core) const UNANSWERED: Duration = Duration::from_secs(30);
+/// Writes that get no answer lower the limit no further than this: four that take 30 s each are one in 7.5 s, which overloads no
+/// API server, and what is behind no silent webhook still finds a slot.
+pub(super) const UNANSWERED_MIN: usize = 4;
+const _: () = assert!(MIN <= UNANSWERED_MIN && UNANSWERED_MIN <= FIRST);
 /// Added to half as much again as is usual, before a round counts as slow: below it, it is noise.
 const NOISE: Duration = Duration::from_millis(20);
 
@@ -43,26 +49,32 @@ pub(in crate::core) enum Sign {
     None,
     /// It is overloaded, and perhaps says for how long.
     Strained(Option<Duration>),
+    /// A write got no answer in all the time that there is for one: from an overloaded API server, or from webhooks.
+    Unanswered,
 }
 
 impl Sign {
     pub(in crate::core) fn of(result: &OpResult, took: Duration) -> Self {
-        match result.failure() {
-            Some(Failure { reason: Reason::Throttled, retry_after, .. }) => return Self::Strained(*retry_after),
-            Some(Failure { reason: Reason::Unavailable, .. }) if took >= UNANSWERED => return Self::Strained(None),
-            Some(_) => return Self::None,
-            None => {}
-        }
-        match result {
-            OpResult::Inspect(_) | OpResult::Compare(_) => Self::None,
+        // Webhooks are called for writes alone.
+        let (well, unanswered) = match result {
+            OpResult::Inspect(_) | OpResult::Compare(_) => (Self::None, Self::Strained(None)),
+            OpResult::Get(_) => (Self::Well, Self::Strained(None)),
             OpResult::Create(_)
             | OpResult::DryRunCreate(_)
             | OpResult::Apply(_)
             | OpResult::TransferOwnership(_)
             | OpResult::ReTarget(_)
             | OpResult::Delete(_)
-            | OpResult::Orphan(_)
-            | OpResult::Get(_) => Self::Well,
+            | OpResult::Orphan(_) => (Self::Well, Self::Unanswered),
+        };
+        match result.failure() {
+            None => well,
+            Some(
+                Failure { reason: Reason::Throttled, retry_after: None, .. }
+                | Failure { reason: Reason::Unavailable, .. },
+            ) if took >= UNANSWERED => unanswered,
+            Some(Failure { reason: Reason::Throttled, retry_after, .. }) => Self::Strained(*retry_after),
+            Some(_) => Self::None,
         }
     }
 }
@@ -166,7 +178,8 @@ impl Aimd {
         match ended.sign {
             Sign::None => {}
             Sign::Well => self.well(now, ended.took),
-            Sign::Strained(retry_after) => self.strained(now, ended, retry_after, jitter),
+            Sign::Strained(retry_after) => self.strained(now, ended, retry_after.unwrap_or_default(), MIN, jitter),
+            Sign::Unanswered => self.strained(now, ended, Duration::ZERO, UNANSWERED_MIN, jitter),
         }
     }
 
@@ -195,8 +208,8 @@ impl Aimd {
         }
     }
 
-    fn strained(&mut self, now: Monotonic, ended: Ended, retry_after: Option<Duration>, jitter: &mut Jitter) {
-        let mut hold = retry_after.unwrap_or_default();
+    fn strained(&mut self, now: Monotonic, ended: Ended, mut hold: Duration, min: usize, jitter: &mut Jitter) {
+        let min = min.min(self.limit);
         if ended.id > self.former {
             self.former = ended.last;
             if std::mem::take(&mut self.probing) {
@@ -204,9 +217,9 @@ impl Aimd {
             }
             self.caution = self.caution.clamp(CAUTION.0, CAUTION.1);
             self.probe_at = now + self.caution;
-            self.decreases += u64::from(self.limit > MIN);
+            self.decreases += u64::from(self.limit > min);
             self.knee = self.limit.max(MIN + 1);
-            self.limit = (self.limit / 2).max(MIN);
+            self.limit = (self.limit / 2).max(min);
             self.round = Round::default();
             self.strains = self.strains.saturating_add(1);
             hold = hold.max(jitter.half(self.strains, HOLD.0, HOLD.1));

@@ -8,6 +8,7 @@ use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origi
 
 use super::conclude::RETRY;
 use super::in_flight::{Purpose, ReadFor, SeenVersion};
+use super::limiter::{Cause, StuckFor};
 use super::removing::LiveRead;
 use crate::core::Core;
 use crate::core::decide::plan;
@@ -19,7 +20,7 @@ use crate::core::interface::op_result::{Failure, OpResult};
 use crate::core::interface::write::AppliedRecord;
 use crate::core::model::disk::Then;
 use crate::core::model::kinds::View;
-use crate::core::model::object::{Me, failed_for_a_webhook};
+use crate::core::model::object::{Me, may_be_stuck};
 use crate::core::model::seen::Seen;
 
 /// Corrections of one object that are made at once; further ones wait, as after failures.
@@ -383,7 +384,7 @@ impl Core {
         }
     }
 
-    /// Whether a write must wait because a webhook does not answer for others of its kind and namespace. It counts as
+    /// Whether a write must wait because a webhook, or nobody, answers for others of its kind and namespace. It counts as
     /// tried: neither its wave nor what comes after waits with it.
     fn waits_for_a_webhook(&mut self, now: Monotonic, key: &ObjectKey) -> bool {
         if !self.work.is_stuck(key) {
@@ -391,11 +392,14 @@ impl Core {
         }
         // What failed for itself says so, and waits for its own time.
         self.retry(now, key, None);
-        if self.model.objects.get(key).is_some_and(|object| failed_for_a_webhook(&object.outcome)) {
+        if self.model.objects.get(key).is_some_and(|object| may_be_stuck(&object.outcome)) {
             self.mark_tried(key);
-        } else if let Some(message) = self.work.wait_for_webhook(key) {
-            let message = format!("waiting: an admission webhook fails for this kind in this namespace: {message}");
-            self.conclude(now, key, Progress::Pending, Some(Reason::Webhook), message);
+        } else if let Some(StuckFor { cause, message }) = self.work.wait_for_webhook(key) {
+            let (reason, why) = match cause {
+                Cause::Webhook => (Reason::Webhook, "an admission webhook fails for this kind in this namespace"),
+                Cause::Silence => (Reason::Unavailable, "writes of this kind in this namespace get no answer"),
+            };
+            self.conclude(now, key, Progress::Pending, Some(reason), format!("waiting: {why}: {message}"));
         }
         true
     }

@@ -1,6 +1,9 @@
 //! Divides the concurrency limit: no kind gets all of it, and objects behind a webhook that does not answer get almost
 //! none.
 //!
+//! Where several webhooks are silent one after the other, the API server gives up the write before they do, and says no more
+//! than that: it may as well be overloaded itself. If other objects are written meanwhile, it is not.
+//!
 //! Webhooks are called for kinds, and most of them for some namespaces only: those that a team has labelled, or all but those
 //! of the system. So it is the objects of one kind in one namespace that wait together.
 
@@ -42,6 +45,22 @@ pub(in crate::core) enum Access {
     Write,
 }
 
+/// Why the objects of one kind in one namespace are stuck.
+#[derive(Clone, Debug)]
+pub(in crate::core) struct StuckFor {
+    pub(in crate::core) cause: Cause,
+    /// What was said of the last that failed.
+    pub(in crate::core) message: Arc<str>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Cause {
+    /// A webhook failed, or took long to deny.
+    Webhook,
+    /// There was no answer.
+    Silence,
+}
+
 #[derive(Debug, Default)]
 pub(in crate::core) struct ConcurrencyLimiter {
     pub(in crate::core) aimd: Aimd,
@@ -51,6 +70,8 @@ pub(in crate::core) struct ConcurrencyLimiter {
     stuck: BTreeMap<Area, Stuck>,
     /// Of the operations in flight, those behind silent webhooks.
     stuck_under_way: usize,
+    /// Where something went well last, and where before that elsewhere.
+    well: [Option<(Area, Monotonic)>; 2],
 }
 
 /// The objects of one kind in one namespace; those without a namespace are together.
@@ -73,8 +94,7 @@ fn first_after(kind: &GroupKind) -> ObjectKey {
 
 #[derive(Debug)]
 struct Stuck {
-    /// The message of the last that failed.
-    message: Arc<str>,
+    why: StuckFor,
     /// Objects that were not tried for that.
     waiting: BTreeSet<ObjectKey>,
     /// Objects that were, and wait for their own retry.
@@ -106,7 +126,7 @@ impl ConcurrencyLimiter {
         let area = (!self.stuck.is_empty()).then(|| Area::from(key));
         if area.is_some_and(|area| self.stuck.contains_key(&area) && self.is_stuck_full(&area)) {
             Admission::Stuck
-        } else if under_way >= limit - limit / 5 {
+        } else if under_way >= share_of_a_kind(limit) {
             Admission::Full
         } else {
             Admission::Free
@@ -141,28 +161,51 @@ impl ConcurrencyLimiter {
         jitter: &mut Jitter,
     ) -> BTreeSet<ObjectKey> {
         let (id, key, access, took) = op;
+        let area = Area::from(key);
         let sign = Sign::of(result, took);
-        self.aimd.ended(now, Ended { id, took, sign, last }, jitter);
+        let of_its_area = sign == Sign::Unanswered && self.concerns_only(&area, now, took);
+        self.aimd.ended(now, Ended { id, took, sign: if of_its_area { Sign::None } else { sign }, last }, jitter);
+        if sign == Sign::Well {
+            self.note_well(&area, now);
+        }
         if access == Access::Read {
             return BTreeSet::new();
         }
-        let area = Area::from(key);
-        match result.failure() {
-            Some(Failure { reason: Reason::Webhook | Reason::Denied, message, .. }) if took >= STUCK_AFTER => {
-                let message = Arc::from(message.as_str());
-                if let Some(stuck) = self.stuck.get_mut(&area) {
-                    stuck.message = message;
-                } else {
-                    self.stuck_under_way += self.under_way_in.get(&area).copied().unwrap_or_default();
-                    let stuck = Stuck { message, waiting: BTreeSet::new(), failed: BTreeSet::new() };
-                    self.stuck.insert(area.clone(), stuck);
-                }
-                // Its slot is for one that was not tried yet. What has failed would leave that to chance.
-                self.stuck.get_mut(&area).and_then(|stuck| stuck.waiting.pop_first()).into_iter().collect()
+        let failed_for = |cause, failure: &Failure| StuckFor { cause, message: Arc::from(failure.message.as_str()) };
+        match (sign, result.failure()) {
+            (Sign::Unanswered, Some(failure)) => self.sticks(&area, failed_for(Cause::Silence, failure)),
+            (_, Some(failure @ Failure { reason: Reason::Webhook | Reason::Denied, .. })) if took >= STUCK_AFTER => {
+                self.sticks(&area, failed_for(Cause::Webhook, failure))
             }
-            _ if sign == Sign::Well => self.goes_well(&area),
-            _ => BTreeSet::new(),
+            (Sign::Well, _) => self.goes_well(&area),
+            (Sign::None | Sign::Strained(_) | Sign::Unanswered, _) => BTreeSet::new(),
         }
+    }
+
+    /// Whether a write that got no answer says nothing about the API server: something was done elsewhere meanwhile, or so few
+    /// of these are in flight already that an API server which bears nothing else would bear them.
+    fn concerns_only(&self, area: &Area, now: Monotonic, took: Duration) -> bool {
+        let elsewhere = self.well.iter().flatten().any(|(of, at)| of != area && now.since(*at) <= took);
+        elsewhere || self.stuck.contains_key(area)
+    }
+
+    fn note_well(&mut self, area: &Area, now: Monotonic) {
+        match &mut self.well {
+            [Some((of, at)), _] if of == area => *at = now,
+            [last, before] => *before = last.replace((area.clone(), now)),
+        }
+    }
+
+    /// Something failed as others there will. Returns the one that gets its slot, which was not tried yet: what has failed
+    /// would leave that to chance.
+    fn sticks(&mut self, area: &Area, why: StuckFor) -> BTreeSet<ObjectKey> {
+        let Some(stuck) = self.stuck.get_mut(area) else {
+            self.stuck_under_way += self.under_way_in.get(area).copied().unwrap_or_default();
+            self.stuck.insert(area.clone(), Stuck { why, waiting: BTreeSet::new(), failed: BTreeSet::new() });
+            return BTreeSet::new();
+        };
+        stuck.why = why;
+        stuck.waiting.pop_first().into_iter().collect()
     }
 
     /// Something succeeded behind a silent webhook: as much as may be in flight is tried there, and when nothing is left it is
@@ -178,14 +221,14 @@ impl ConcurrencyLimiter {
         next
     }
 
-    /// Has an object wait until its kind is not stuck there any more. Returns the message of the one that failed last.
-    pub(in crate::core) fn wait(&mut self, key: &ObjectKey) -> Option<Arc<str>> {
+    /// Has an object wait until its kind is not stuck there any more. Returns why it is.
+    pub(in crate::core) fn wait(&mut self, key: &ObjectKey) -> Option<StuckFor> {
         let stuck = self.stuck.get_mut(&Area::from(key))?;
         stuck.waiting.insert(key.clone());
-        Some(Arc::clone(&stuck.message))
+        Some(stuck.why.clone())
     }
 
-    /// An object failed for a webhook, and waits for its own retry, or until the webhook answers.
+    /// An object failed for what others may be stuck for, and waits for its own retry, or until something succeeds there.
     pub(in crate::core) fn failed(&mut self, key: &ObjectKey) {
         if let Some(stuck) = self.stuck.get_mut(&Area::from(key)) {
             stuck.failed.insert(key.clone());
@@ -200,6 +243,11 @@ impl ConcurrencyLimiter {
             stuck.failed.remove(key);
         }
     }
+}
+
+/// So many operations may be on objects of one kind: four fifths of all, and one less than all of few.
+fn share_of_a_kind(limit: usize) -> usize {
+    (limit - (limit / 5).max(1)).max(1)
 }
 
 fn count_down<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {

@@ -9,15 +9,15 @@ use std::time::Duration;
 
 use tideline_common::{Entry, Monotonic, ObjectKey, Reason, Tombstone};
 
-use super::aimd::ConcurrencyReading;
+use super::aimd::{ConcurrencyReading, Sign};
 use super::in_flight::{InFlight, Purpose, ReadFor, SeenVersion};
-use super::limiter::{Admission, ConcurrencyLimiter};
+use super::limiter::{Admission, ConcurrencyLimiter, StuckFor};
 use crate::core::Core;
 use crate::core::interface::effect::{Effect, Effects, OpId, Timer};
-use crate::core::interface::op_result::OpResult;
+use crate::core::interface::op_result::{Failure, OpResult};
 use crate::core::jitter::Jitter;
 use crate::core::model::key_ref::KeyRef;
-use crate::core::model::object::{Object, failed_for_a_webhook};
+use crate::core::model::object::{Object, may_be_stuck};
 use crate::core::model::objects::Objects;
 use crate::core::model::removal::Removal;
 use crate::core::model::work_state::Turn;
@@ -76,6 +76,7 @@ pub(in crate::core) enum Next<T> {
 #[derive(Debug)]
 pub(in crate::core) struct Landed {
     pub(in crate::core) in_flight: InFlight,
+    pub(in crate::core) result: OpResult,
     /// What need not wait for a webhook any longer.
     pub(in crate::core) freed: BTreeSet<ObjectKey>,
 }
@@ -100,7 +101,7 @@ impl Work {
         if object.outcome.reason == Some(Reason::NamespaceUnavailable) && key.is_namespaced() {
             self.awaiting_namespace.entry(Arc::clone(&key.namespace)).or_default().insert(key.clone());
         }
-        if failed_for_a_webhook(&object.outcome) {
+        if may_be_stuck(&object.outcome) {
             self.limiter.failed(key);
         }
     }
@@ -305,8 +306,8 @@ impl Work {
         self.limiter.admits(key) == Admission::Stuck
     }
 
-    /// Has an object wait until its kind is not stuck there any more. Returns what was said of the one that failed last.
-    pub(in crate::core) fn wait_for_webhook(&mut self, key: &ObjectKey) -> Option<Arc<str>> {
+    /// Has an object wait until its kind is not stuck there any more. Returns why it is.
+    pub(in crate::core) fn wait_for_webhook(&mut self, key: &ObjectKey) -> Option<StuckFor> {
         self.limiter.wait(key)
     }
 
@@ -339,7 +340,7 @@ impl Work {
         &mut self,
         now: Monotonic,
         id: OpId,
-        result: &OpResult,
+        result: OpResult,
         jitter: &mut Jitter,
     ) -> Option<Landed> {
         let in_flight = self.in_flight.remove(&id)?;
@@ -348,9 +349,12 @@ impl Work {
         if let Purpose::Remove { wave, .. } | Purpose::ReadForRemoval { wave, .. } = purpose {
             count_down(&mut self.removing, *wave);
         }
-        let op = (id, key, purpose.access(), now.since(*begun));
-        let freed = self.limiter.judge(now, op, result, self.last(), jitter);
-        Some(Landed { in_flight, freed })
+        let took = now.since(*begun);
+        let op = (id, key, purpose.access(), took);
+        let freed = self.limiter.judge(now, op, &result, self.last(), jitter);
+        let unanswered = Sign::of(&result, took) == Sign::Unanswered;
+        let result = if unanswered { result.map_failure(without_answer) } else { result };
+        Some(Landed { in_flight, result, freed })
     }
 
     /// The removal that an operation is a step of.
@@ -453,6 +457,18 @@ fn next<T>(admission: Admission, limiter: &mut ConcurrencyLimiter, take: impl Fn
             Next::None
         }
     }
+}
+
+/// A failure of a write that got no answer. An API server that gave it up for its webhooks says the same as one that has no time;
+/// but this one has waited as long as it may, so that it was tried.
+fn without_answer(failure: Failure) -> Failure {
+    let Failure { reason, message, retry_after, fate } = failure;
+    let message = if reason == Reason::Throttled {
+        format!("the API server gave up the request, perhaps because admission webhooks do not answer: {message}")
+    } else {
+        message
+    };
+    Failure { reason: Reason::Unavailable, message, retry_after, fate }
 }
 
 fn count_down(counts: &mut BTreeMap<i32, usize>, wave: i32) {

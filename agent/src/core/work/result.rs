@@ -67,7 +67,9 @@ impl From<Inspected> for Step {
 
 impl Core {
     pub(in crate::core) fn executed(&mut self, now: Monotonic, id: OpId, result: OpResult, out: &mut Effects) {
-        let Some(Landed { in_flight, freed }) = self.work.land(now, id, &result, &mut self.jitter) else { return };
+        let Some(Landed { in_flight, result, freed }) = self.work.land(now, id, result, &mut self.jitter) else {
+            return;
+        };
         for waiting in freed {
             self.enqueue(&waiting);
         }

@@ -110,8 +110,34 @@ fn a_failure_of_one_object_says_nothing_about_the_api_server() {
         assert_eq!(Sign::of(&failed(reason), OP), Sign::None);
     }
     assert_eq!(Sign::of(&failed(Reason::Webhook), UNANSWERED), Sign::None);
-    assert_eq!(Sign::of(&failed(Reason::Unavailable), UNANSWERED), Sign::Strained(None));
     assert_eq!(Sign::of(&failed(Reason::Throttled), OP), Sign::Strained(None));
+}
+
+#[test]
+fn a_write_that_was_waited_for_in_vain_got_no_answer_whoever_gave_it_up() {
+    let told = Some(Duration::from_secs(1));
+    for (reason, retry_after, took, write, read) in [
+        (Reason::Unavailable, None, UNANSWERED, Sign::Unanswered, Sign::Strained(None)),
+        (Reason::Throttled, None, UNANSWERED, Sign::Unanswered, Sign::Strained(None)),
+        (Reason::Throttled, told, UNANSWERED, Sign::Strained(told), Sign::Strained(told)),
+        (Reason::Throttled, None, OP, Sign::Strained(None), Sign::Strained(None)),
+        (Reason::Unavailable, None, OP, Sign::None, Sign::None),
+    ] {
+        let failure = Failure { retry_after, ..Failure::new(reason, "") };
+        assert_eq!(Sign::of(&OpResult::DryRunCreate(Err(failure.clone())), took), write, "{reason:?} after {took:?}");
+        assert_eq!(Sign::of(&OpResult::Get(Err(failure)), took), read, "{reason:?} after {took:?}");
+    }
+}
+
+#[test]
+fn writes_without_an_answer_leave_some_slots() {
+    let mut stream = Stream::new();
+    (0..20).for_each(|_| stream.end(OP, Sign::Unanswered));
+    assert_eq!(stream.aimd.limit(), UNANSWERED_MIN);
+    (0..20).for_each(|_| stream.end(OP, Sign::Strained(None)));
+    assert_eq!(stream.aimd.limit(), MIN);
+    stream.end(OP, Sign::Unanswered);
+    assert_eq!(stream.aimd.limit(), MIN, "that is no reason for more");
 }
 
 /// The result of a while at an API server that has so many seats for us and refuses whatever finds none.
@@ -167,12 +193,13 @@ proptest! {
     }
 
     #[test]
-    fn the_limit_stays_within_its_bounds(signs in prop::collection::vec((0_u8..3, 0_u64..40_000), 0..500)) {
+    fn the_limit_stays_within_its_bounds(signs in prop::collection::vec((0_u8..4, 0_u64..40_000), 0..500)) {
         let mut stream = Stream::new();
         for (sign, millis) in signs {
             let sign = match sign {
                 0 => Sign::Well,
                 1 => Sign::None,
+                2 => Sign::Unanswered,
                 _ => Sign::Strained((millis % 2 == 0).then_some(Duration::from_millis(millis))),
             };
             stream.end(Duration::from_millis(millis), sign);

@@ -48,7 +48,7 @@ fn behind_a_silent_webhook_few_operations_begin_until_one_succeeds() {
     assert!(judge(&mut limiter, &elsewhere, Duration::from_secs(1), &WELL).is_empty());
     assert_eq!(limiter.admits(&a), Admission::Stuck, "it was not asked about the other");
 
-    assert!(limiter.wait(&b).is_some_and(|message| message.contains("a.b")));
+    assert!(limiter.wait(&b).is_some_and(|why| why.message.contains("a.b")));
     assert!(judge(&mut limiter, &elsewhere, Duration::from_secs(2), &failed(Reason::Invalid)).is_empty());
     assert_eq!(judge(&mut limiter, &a, Duration::from_secs(1), &WELL), ["b"]);
     assert_eq!(limiter.admits(&a), Admission::Free);
@@ -127,4 +127,76 @@ fn objects_behind_webhooks_get_a_quarter_of_the_limit() {
     }
     assert_eq!(limiter.stuck_under_way, 0);
     assert!(limiter.under_way.is_empty() && limiter.under_way_in.is_empty());
+}
+
+#[test]
+fn of_few_slots_no_kind_gets_all() {
+    let shares: Vec<_> = (1..=10).map(share_of_a_kind).collect();
+    assert_eq!(shares, [1, 1, 2, 3, 4, 5, 6, 7, 8, 8]);
+}
+
+/// Operations that end one after the other, each a while after it began.
+struct Ends {
+    limiter: ConcurrencyLimiter,
+    now: Monotonic,
+    last: u64,
+}
+
+impl Ends {
+    fn new() -> Self {
+        Self { limiter: ConcurrencyLimiter::default(), now: Monotonic::START, last: 0 }
+    }
+
+    fn end(&mut self, key: &ObjectKey, took: Duration, result: &OpResult) {
+        self.last += 1;
+        self.now = self.now + took;
+        let op = (OpId(self.last), key, Access::Write, took);
+        self.limiter.judge(self.now, op, result, OpId(self.last), &mut Jitter::new(1));
+    }
+}
+
+/// The API server gives up a write whose webhooks take longer together than it has time, and says that it had none.
+#[test]
+fn a_write_that_gets_no_answer_while_others_do_is_stuck_with_its_kind_and_no_sign_of_overload() {
+    let given_up = Duration::from_secs(34);
+    for reason in [Reason::Throttled, Reason::Unavailable] {
+        let mut ends = Ends::new();
+        let (a, b, elsewhere) = (key("", "ConfigMap", "a"), key("", "ConfigMap", "b"), in_namespace("elsewhere", "a"));
+        ends.end(&elsewhere, Duration::from_secs(1), &WELL);
+        ends.now = ends.now + Duration::from_secs(20);
+        // What ended well while it was under way.
+        let well = ends.now;
+        ends.end(&elsewhere, Duration::ZERO, &WELL);
+        ends.now = well + Duration::from_secs(10);
+        ends.end(&a, given_up, &failed(reason));
+        assert_eq!(ends.limiter.aimd.limit(), 20, "{reason:?}: nothing says that it was not the API server");
+        assert_eq!(ends.limiter.wait(&b).map(|why| why.cause), Some(Cause::Silence));
+        (0..STUCK_MAX).for_each(|_| ends.limiter.began(&a, Access::Write));
+        assert_eq!(ends.limiter.admits(&b), Admission::Stuck);
+        assert_eq!(ends.limiter.admits(&elsewhere), Admission::Free);
+
+        ends.end(&a, given_up, &failed(reason));
+        assert_eq!(ends.limiter.aimd.limit(), 20, "{reason:?}: that it hangs there is known");
+        let other = in_namespace("other", "a");
+        ends.end(&elsewhere, Duration::ZERO, &WELL);
+        ends.end(&other, given_up, &failed(reason));
+        assert_eq!(ends.limiter.aimd.limit(), 20, "{reason:?}: meanwhile the API server had time for others");
+        ends.end(&in_namespace("third", "a"), given_up, &failed(reason));
+        assert_eq!(ends.limiter.aimd.limit(), 10, "{reason:?}: for nobody");
+    }
+}
+
+#[test]
+fn what_went_well_in_its_own_area_does_not_speak_for_the_api_server() {
+    let mut ends = Ends::new();
+    let (here, there) = (in_namespace("here", "a"), in_namespace("there", "a"));
+    let given_up = Duration::from_secs(34);
+    ends.end(&there, Duration::ZERO, &WELL);
+    ends.end(&here, Duration::ZERO, &WELL);
+    assert!(!ends.limiter.concerns_only(&Area::from(&here), ends.now + given_up, Duration::from_secs(1)));
+    assert!(ends.limiter.concerns_only(&Area::from(&here), ends.now + given_up, given_up));
+    ends.now = ends.now + given_up + given_up;
+    (0..3).for_each(|_| ends.end(&here, Duration::ZERO, &WELL));
+    assert!(!ends.limiter.concerns_only(&Area::from(&here), ends.now, given_up), "elsewhere it is too long ago");
+    assert!(ends.limiter.concerns_only(&Area::from(&there), ends.now, given_up));
 }

@@ -1,0 +1,230 @@
+//! Which removals wait for others: a lower wave begins when nothing of a higher one is on its way out any more.
+//!
+//! ```text
+//!           begins                        ends: done
+//!  (none) ─────────▶ Removing { count } ─────────────▶ (none), or what is left begins its time anew
+//!                        ▲      │ ends: failed
+//!                 begins │      ▼
+//!                     as it was, without count: its next try has what is left of the time
+//! ```
+//!
+//! Nothing is waited for longer than a bounded time in which nothing of it was done. What hangs (a deletion in a webhook, a
+//! finalizer whose controller is gone) would keep all below it for ever, and the next try of it would begin that time anew.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::time::Duration;
+
+use tideline_common::Monotonic;
+
+/// Longest that removals of lower waves wait for a higher one of which nothing is done: three operations in a row that get no
+/// answer, of 35 s each.
+const REMOVING_MAX: Duration = Duration::from_mins(2);
+/// Longest that removals of lower waves wait for the finalizers of a higher one, from the first that has any. The controllers
+/// that finalize may be among the objects to be removed next.
+const FINALIZING_MAX: Duration = Duration::from_mins(2);
+/// What is waited for is told after this: most deletions are over in less than a second.
+const TOLD_AFTER: Duration = Duration::from_secs(30);
+const _: () = assert!(TOLD_AFTER.as_secs() < REMOVING_MAX.as_secs() && TOLD_AFTER.as_secs() < FINALIZING_MAX.as_secs());
+
+/// How a step of a removal ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum StepEnd {
+    /// The object is deleted, or let go of.
+    Done,
+    /// It is still to be removed.
+    Undone,
+}
+
+/// What removals of lower waves wait for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) enum Awaited {
+    /// So many removals of this wave are under way, and nothing of it was done for a while.
+    Removing { wave: i32, count: usize },
+    /// So many objects of this wave wait for their finalizers.
+    Finalizing { wave: i32, count: usize },
+}
+
+#[derive(Debug, Default)]
+pub(in crate::core) struct RemovalWaves {
+    removing: BTreeMap<i32, Removing>,
+    /// Waves of which something is being finalized, perhaps by what is in lower ones.
+    finalizing: BTreeMap<i32, Finalizing>,
+}
+
+/// Removals of one wave that are in flight.
+#[derive(Debug)]
+struct Removing {
+    count: usize,
+    /// The first of them began, or the last was done.
+    since: Monotonic,
+    /// When the last ended, if none is in flight.
+    idle_since: Option<Monotonic>,
+}
+
+#[derive(Debug)]
+struct Finalizing {
+    count: usize,
+    since: Monotonic,
+}
+
+impl Removing {
+    fn new(now: Monotonic) -> Self {
+        Self { count: 0, since: now, idle_since: None }
+    }
+
+    fn is_forgotten(&self, now: Monotonic) -> bool {
+        self.idle_since.is_some_and(|since| now.since(since) >= REMOVING_MAX)
+    }
+}
+
+impl RemovalWaves {
+    /// A removal of this wave is under way.
+    pub(in crate::core) fn begins(&mut self, now: Monotonic, wave: i32) {
+        self.removing.retain(|_, removing| !removing.is_forgotten(now));
+        let removing = self.removing.entry(wave).or_insert_with(|| Removing::new(now));
+        removing.count += 1;
+        removing.idle_since = None;
+    }
+
+    /// It is not under way any more.
+    pub(in crate::core) fn ends(&mut self, now: Monotonic, wave: i32, end: StepEnd) {
+        let Some(removing) = self.removing.get_mut(&wave) else { return };
+        removing.count -= 1;
+        match (end, removing.count) {
+            (StepEnd::Done, 0) => {
+                self.removing.remove(&wave);
+            }
+            (StepEnd::Done, _) => removing.since = now,
+            (StepEnd::Undone, 0) => removing.idle_since = Some(now),
+            (StepEnd::Undone, _) => {}
+        }
+    }
+
+    /// An object of this wave is deleted, and waits for its finalizers.
+    pub(in crate::core) fn finalizes(&mut self, now: Monotonic, wave: i32) {
+        self.finalizing.entry(wave).or_insert(Finalizing { count: 0, since: now }).count += 1;
+    }
+
+    /// It no longer waits.
+    pub(in crate::core) fn finalized(&mut self, wave: i32) {
+        if let Some(finalizing) = self.finalizing.get_mut(&wave) {
+            finalizing.count -= 1;
+            if finalizing.count == 0 {
+                self.finalizing.remove(&wave);
+            }
+        }
+    }
+
+    /// What the removal of something of this wave waits for, if it does: what is above it is still on its way out.
+    pub(in crate::core) fn awaited_by(&self, now: Monotonic, wave: i32) -> Option<Awaited> {
+        self.above(wave).find(|(_, _, until)| now < *until).map(|(awaited, _, _)| awaited)
+    }
+
+    /// The same once that is worth telling.
+    pub(in crate::core) fn told_to(&self, now: Monotonic, wave: i32) -> Option<Awaited> {
+        let is_told = |(_, since, until): &(Awaited, Monotonic, Monotonic)| now >= *since + TOLD_AFTER && now < *until;
+        self.above(wave).find(is_told).map(|(awaited, _, _)| awaited)
+    }
+
+    /// When what this wave waits for is next told, or given up.
+    pub(in crate::core) fn next_due(&self, now: Monotonic, wave: i32) -> Option<Monotonic> {
+        let times = self.above(wave).flat_map(|(_, since, until)| [since + TOLD_AFTER, until]);
+        times.filter(|at| now < *at).min()
+    }
+
+    /// What is above a wave and on its way out, since when, and until when it is waited for.
+    fn above(&self, wave: i32) -> impl Iterator<Item = (Awaited, Monotonic, Monotonic)> {
+        let above = (Bound::Excluded(wave), Bound::Unbounded);
+        let removing = self.removing.range(above).filter(|(_, removing)| removing.count > 0).map(|(wave, removing)| {
+            let Removing { count, since, idle_since: _ } = *removing;
+            (Awaited::Removing { wave: *wave, count }, since, since + REMOVING_MAX)
+        });
+        let finalizing = self.finalizing.range(above).map(|(wave, finalizing)| {
+            let Finalizing { count, since } = *finalizing;
+            (Awaited::Finalizing { wave: *wave, count }, since, since + FINALIZING_MAX)
+        });
+        removing.chain(finalizing)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn waits(waves: &RemovalWaves, seconds: u64) -> bool {
+        waves.awaited_by(at(seconds), 0).is_some()
+    }
+
+    fn at(seconds: u64) -> Monotonic {
+        Monotonic::START + Duration::from_secs(seconds)
+    }
+
+    #[test]
+    fn lower_waves_wait_for_what_is_above_and_for_nothing_else() {
+        let mut waves = RemovalWaves::default();
+        waves.begins(at(0), 10);
+        assert_eq!(waves.awaited_by(at(0), 9), Some(Awaited::Removing { wave: 10, count: 1 }));
+        assert_eq!((waves.awaited_by(at(0), 10), waves.awaited_by(at(0), 11)), (None, None));
+        waves.ends(at(1), 10, StepEnd::Done);
+        assert!(!waits(&waves, 1));
+        waves.finalizes(at(1), 10);
+        assert_eq!(waves.awaited_by(at(1), 9), Some(Awaited::Finalizing { wave: 10, count: 1 }));
+        waves.finalized(10);
+        assert!(!waits(&waves, 1));
+    }
+
+    #[test]
+    fn a_wave_that_gets_on_is_waited_for_however_long_it_takes() {
+        let mut waves = RemovalWaves::default();
+        waves.begins(at(0), 10);
+        for minute in 1..60 {
+            waves.begins(at(minute * 60), 10);
+            assert!(waits(&waves, minute * 60));
+            waves.ends(at(minute * 60), 10, StepEnd::Done);
+        }
+    }
+
+    /// Their tries follow each other without a pause, one at a time or two.
+    #[test]
+    fn removals_that_hang_are_given_up_though_there_is_always_one_under_way() {
+        for overlap in [0, 1] {
+            let mut waves = RemovalWaves::default();
+            (0..overlap).for_each(|_| waves.begins(at(0), 10));
+            let mut free = 0;
+            for nth in 0..100 {
+                waves.begins(at(nth * 35), 10);
+                assert_eq!(waits(&waves, nth * 35 + 34), nth * 35 + 34 < 120, "{nth}");
+                free += u64::from(!waits(&waves, nth * 35 + 34));
+                waves.ends(at(nth * 35 + 35), 10, StepEnd::Undone);
+            }
+            assert!(free > 90);
+        }
+    }
+
+    #[test]
+    fn a_wave_that_was_given_up_is_waited_for_again_after_a_rest() {
+        let mut waves = RemovalWaves::default();
+        waves.begins(at(0), 10);
+        waves.ends(at(35), 10, StepEnd::Undone);
+        waves.begins(at(36), 10);
+        assert!(!waits(&waves, 121));
+        waves.ends(at(122), 10, StepEnd::Undone);
+        waves.begins(at(122 + 119), 10);
+        assert!(!waits(&waves, 122 + 119), "it goes on as before");
+        waves.ends(at(242), 10, StepEnd::Undone);
+        waves.begins(at(242 + 120), 10);
+        assert!(waits(&waves, 242 + 120));
+    }
+
+    #[test]
+    fn what_is_waited_for_is_told_after_a_while_and_until_it_is_given_up() {
+        let mut waves = RemovalWaves::default();
+        waves.begins(at(0), 10);
+        assert_eq!((waves.told_to(at(29), 0), waves.next_due(at(29), 0)), (None, Some(at(30))));
+        assert_eq!(waves.told_to(at(30), 0), Some(Awaited::Removing { wave: 10, count: 1 }));
+        assert_eq!(waves.next_due(at(30), 0), Some(at(120)));
+        assert_eq!((waves.told_to(at(120), 0), waves.next_due(at(120), 0)), (None, None));
+        assert_eq!(waves.next_due(at(0), 10), None, "nothing is above it");
+    }
+}
