@@ -403,7 +403,7 @@ impl Core {
                 Then::Recorded(key) => self.recorded(now, &key),
                 Then::Switched(change) => self.switched(now, *change, out),
                 Then::Enrolled => self.became_target(out),
-                Then::Passed(tombstone, wave) => self.passed(&tombstone, wave),
+                Then::Passed(tombstone, wave) => self.passed(now, &tombstone, wave),
                 Then::Create(id, op) => self.creation_recorded(now, id, *op, out),
             }
         }
@@ -438,7 +438,7 @@ impl Core {
         self.patrol(now, out);
         // While nothing begins, no wave is given up, and the agent would be woken for that over and over.
         let gates = self.guards.gates.next_due().filter(|_| self.begins(now));
-        let due = [self.work.next_retry(), self.work.next_given_up(now), gates, self.model.disk.next_retry()];
+        let due = [self.work.next_retry(), self.work.next_wave_due(now), gates, self.model.disk.next_retry()];
         let retry = due.into_iter().flatten().chain(list_first_until(&self.model, now)).min();
         self.work.set_timer(retry, out);
         // Without a session nothing can be reported. One that is being renewed is waited for.

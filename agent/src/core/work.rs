@@ -6,7 +6,8 @@
 //!                                                                           └────▶ read: what stands there
 //! ```
 //!
-//! [`queue`] has the state. [`removals`] says where a removal comes from and where it goes, [`removing`] what is between.
+//! [`queue`] has the state. [`removals`] says where a removal comes from and where it goes, [`removing`] what is between, and
+//! [`removal_waves`] which of them wait for others.
 
 pub(super) mod aimd;
 pub(super) mod begin;
@@ -16,6 +17,7 @@ pub(super) mod limiter;
 pub(super) mod queue;
 pub(super) mod read;
 pub(super) mod rebuild;
+pub(super) mod removal_waves;
 pub(super) mod removals;
 pub(super) mod removing;
 pub(super) mod result;

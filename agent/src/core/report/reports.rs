@@ -250,7 +250,7 @@ impl Core {
             return;
         }
         self.reporting.reports.wake(now, self.phase);
-        let facts = self.facts();
+        let facts = self.facts(now);
         if !self.reporting.reports.is_told(&facts) {
             self.reporting.reports.since.get_or_insert(now);
         }
@@ -297,7 +297,7 @@ impl Core {
 
     /// What a poll that goes out now says of the last report.
     pub(in crate::core) fn report_that_stands(&mut self, now: Monotonic) -> Option<Stands> {
-        let facts = self.facts();
+        let facts = self.facts(now);
         let reports = &mut self.reporting.reports;
         let told = reports.told.as_mut().filter(|told| told.in_polls && told.facts == facts)?;
         told.polls += 1;
@@ -353,7 +353,7 @@ impl Core {
             return false;
         }
         self.reporting.reports.parted = true;
-        let facts = self.facts();
+        let facts = self.facts(now);
         self.send_page(now, session, Page::default(), facts, out);
         true
     }
@@ -462,10 +462,11 @@ impl Core {
         }
     }
 
-    fn facts(&self) -> Facts {
+    fn facts(&self, now: Monotonic) -> Facts {
         let mut conditions = self.model.kinds.conditions(&self.model.forbidden_kinds);
         conditions.extend(self.sync.session.conditions());
         conditions.extend(self.guards.gates.conditions(&self.model));
+        conditions.extend(self.work.awaited_wave(now));
         conditions.extend(copies::condition(&self.audit.copies));
         conditions.extend(unexplained::condition(&self.model, &self.audit.unexplained));
         conditions.extend(self.sync.history_condition());

@@ -89,6 +89,22 @@ impl Purpose {
         }
     }
 
+    /// The wave of the removal that it is a step of.
+    pub(in crate::core) fn removal_wave(&self) -> Option<i32> {
+        match self {
+            Self::Remove { wave, .. } | Self::ReadForRemoval { wave, .. } => Some(*wave),
+            Self::Create { .. }
+            | Self::Apply { .. }
+            | Self::TransferOwnership { .. }
+            | Self::ReTarget(_)
+            | Self::DryRun { .. }
+            | Self::Replace
+            | Self::Read(_)
+            | Self::Compare
+            | Self::Verify { .. } => None,
+        }
+    }
+
     pub(in crate::core) fn access(&self) -> Access {
         match self {
             Self::ReadForRemoval { .. } | Self::Read(_) | Self::Compare | Self::Verify { .. } => Access::Read,

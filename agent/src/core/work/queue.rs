@@ -3,15 +3,16 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tideline_common::wire::v1::TargetCondition;
 use tideline_common::{Entry, Monotonic, ObjectKey, Reason, Tombstone};
 
 use super::aimd::{ConcurrencyReading, Sign};
 use super::in_flight::{InFlight, Purpose, ReadFor, SeenVersion};
 use super::limiter::{Admission, ConcurrencyLimiter, StuckFor};
+use super::removal_waves::{Awaited, RemovalWaves, StepEnd};
 use crate::core::Core;
 use crate::core::interface::effect::{Effect, Effects, OpId, Timer};
 use crate::core::interface::op_result::{Failure, OpResult};
@@ -24,9 +25,6 @@ use crate::core::model::work_state::Turn;
 
 /// Between two passes over everything that is not known to be at rest. Events should make them needless.
 const PASS_EVERY: Duration = Duration::from_mins(10);
-/// Longest that removals of lower waves wait for the finalizers of a higher one, from the first that has any. The controllers
-/// that finalize may be among the objects to be removed next.
-const FINALIZING_MAX: Duration = Duration::from_mins(2);
 
 /// The state of this room. What it says of an object's turn, and the object of itself, is changed together.
 #[derive(Debug, Default)]
@@ -44,21 +42,11 @@ pub(in crate::core) struct Work {
     removal_retries: BTreeSet<(Monotonic, Tombstone)>,
     /// How many entries of each wave were not tried since they changed.
     untried: BTreeMap<i32, usize>,
-    /// Removals in flight, by wave.
-    removing: BTreeMap<i32, usize>,
-    /// Waves of which something is being finalized, perhaps by what is in lower ones.
-    finalizing: BTreeMap<i32, Finalizing>,
+    removal_waves: RemovalWaves,
     /// What waits for a namespace.
     awaiting_namespace: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
     pass_at: Option<Monotonic>,
     timer: Option<Monotonic>,
-}
-
-#[derive(Debug)]
-struct Finalizing {
-    objects: usize,
-    /// No lower wave waits any longer.
-    until: Monotonic,
 }
 
 /// What is first in a queue, as far as the limiter allows.
@@ -240,7 +228,7 @@ impl Work {
     /// The first removal and its wave, unless that has to wait.
     pub(in crate::core) fn first_removal(&self, now: Monotonic) -> Option<(i32, Tombstone)> {
         let (Reverse(wave), tombstone) = self.removals.first()?;
-        let waits = self.waits_for_others_to_go(now, *wave) || !self.all_tried();
+        let waits = self.removal_waves.awaited_by(now, *wave).is_some() || !self.all_tried();
         (!waits).then(|| (*wave, tombstone.clone()))
     }
 
@@ -251,40 +239,44 @@ impl Work {
     }
 
     /// A removal of this wave waits for the disk.
-    pub(in crate::core) fn hold_wave(&mut self, wave: i32) {
-        *self.removing.entry(wave).or_default() += 1;
+    pub(in crate::core) fn hold_wave(&mut self, now: Monotonic, wave: i32) {
+        self.removal_waves.begins(now, wave);
     }
 
-    pub(in crate::core) fn release_wave(&mut self, wave: i32) {
-        count_down(&mut self.removing, wave);
+    pub(in crate::core) fn release_wave(&mut self, now: Monotonic, wave: i32) {
+        self.removal_waves.ends(now, wave, StepEnd::Undone);
     }
 
     /// An object of this wave is deleted, and waits for its finalizers.
     pub(in crate::core) fn finalizes(&mut self, now: Monotonic, wave: i32) {
-        let fresh = || Finalizing { objects: 0, until: now + FINALIZING_MAX };
-        self.finalizing.entry(wave).or_insert_with(fresh).objects += 1;
+        self.removal_waves.finalizes(now, wave);
     }
 
     /// It no longer waits.
     pub(in crate::core) fn finalized(&mut self, wave: i32) {
-        if let Some(finalizing) = self.finalizing.get_mut(&wave) {
-            finalizing.objects -= 1;
-            if finalizing.objects == 0 {
-                self.finalizing.remove(&wave);
+        self.removal_waves.finalized(wave);
+    }
+
+    /// When the wave that removals wait for is told, or given up.
+    pub(in crate::core) fn next_wave_due(&self, now: Monotonic) -> Option<Monotonic> {
+        let (Reverse(wave), _) = self.removals.first()?;
+        self.removal_waves.next_due(now, *wave)
+    }
+
+    /// The wave that removals have been waiting for, if it is in the way for long.
+    pub(in crate::core) fn awaited_wave(&self, now: Monotonic) -> Option<TargetCondition> {
+        let (Reverse(wave), _) = self.removals.first()?;
+        let waiting = self.removals.len();
+        let awaited = match self.removal_waves.told_to(now, *wave)? {
+            Awaited::Removing { wave, count } => {
+                let of = self.in_flight.values().find(|op| op.purpose.removal_wave() == Some(wave));
+                let example = of.map(|op| format!(", such as that of {}", op.key)).unwrap_or_default();
+                format!("{count} removals of wave {wave} that are not answered{example}")
             }
-        }
-    }
-
-    /// Whether the removal of something of this wave waits: what is above it is still on its way out.
-    fn waits_for_others_to_go(&self, now: Monotonic, wave: i32) -> bool {
-        let mut above = self.finalizing.range((Bound::Excluded(wave), Bound::Unbounded));
-        self.removing.last_key_value().is_some_and(|(removing, _)| *removing > wave)
-            || above.any(|(_, finalizing)| now < finalizing.until)
-    }
-
-    /// When the next wave is given up.
-    pub(in crate::core) fn next_given_up(&self, now: Monotonic) -> Option<Monotonic> {
-        self.finalizing.values().map(|finalizing| finalizing.until).filter(|until| now < *until).min()
+            Awaited::Finalizing { wave, count } => format!("the finalizers of {count} objects of wave {wave}"),
+        };
+        let message = format!("{waiting} removals of lower waves wait for {awaited}");
+        Some(TargetCondition { reason: Reason::WaitingForWave, count: waiting as u64, message })
     }
 }
 
@@ -320,8 +312,8 @@ impl Work {
     ) -> OpId {
         self.last += 1;
         let id = OpId(self.last);
-        if let Purpose::Remove { wave, .. } | Purpose::ReadForRemoval { wave, .. } = &purpose {
-            *self.removing.entry(*wave).or_default() += 1;
+        if let Some(wave) = purpose.removal_wave() {
+            self.removal_waves.begins(now, wave);
         }
         self.limiter.began(key, purpose.access());
         self.in_flight.insert(id, InFlight { key: key.clone(), purpose, begun: now, seen });
@@ -346,8 +338,9 @@ impl Work {
         let in_flight = self.in_flight.remove(&id)?;
         let InFlight { key, purpose, begun, seen: _ } = &in_flight;
         self.limiter.finished(key, purpose.access());
-        if let Purpose::Remove { wave, .. } | Purpose::ReadForRemoval { wave, .. } = purpose {
-            count_down(&mut self.removing, *wave);
+        if let Some(wave) = purpose.removal_wave() {
+            let done = matches!(result, OpResult::Delete(Ok(_)) | OpResult::Orphan(Ok(_)));
+            self.removal_waves.ends(now, wave, if done { StepEnd::Done } else { StepEnd::Undone });
         }
         let took = now.since(*begun);
         let op = (id, key, purpose.access(), took);

@@ -299,7 +299,7 @@ impl Core {
                 match self.guards.fuse.pass(now, tombstone, self.model.recorded, permission) {
                     Passage::Free => Verdict::Delete(authorised),
                     Passage::Once(number) => {
-                        self.keep_passed(number, tombstone);
+                        self.keep_passed(now, number, tombstone);
                         authorised.later()
                     }
                     Passage::Saving => authorised.later(),
@@ -351,16 +351,16 @@ impl Core {
     }
 
     /// Has the journal know what passed before that is used: a restart must not restart the hour.
-    fn keep_passed(&mut self, number: u64, tombstone: &Tombstone) {
+    fn keep_passed(&mut self, now: Monotonic, number: u64, tombstone: &Tombstone) {
         let Some(wave) = self.model.removals.get(tombstone).map(|removal| removal.wave) else { return };
         // It is under way, so that no lower wave begins.
-        self.work.hold_wave(wave);
+        self.work.hold_wave(now, wave);
         self.model.disk.write(Write::Passed { number, tombstone: tombstone.clone() });
         self.model.disk.then(Then::Passed(tombstone.clone(), wave));
     }
 
-    pub(in crate::core) fn passed(&mut self, tombstone: &Tombstone, wave: i32) {
-        self.work.release_wave(wave);
+    pub(in crate::core) fn passed(&mut self, now: Monotonic, tombstone: &Tombstone, wave: i32) {
+        self.work.release_wave(now, wave);
         self.guards.fuse.saved(tombstone);
         self.resume_removals(&tombstone.key);
     }

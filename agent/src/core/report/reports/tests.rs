@@ -19,7 +19,7 @@ fn an_agent_without_any_set_does_not_say_that_it_sees_its_cluster_as_it_is() {
     let empty = attested(Accepted { version: Version::default(), digest: Digest::of(b"") });
     for (accepted, in_sync) in [(None, false), (Some(empty), true)] {
         let core = Core::new(config.clone(), Loaded { accepted, ..Loaded::default() });
-        assert_eq!(core.facts().in_sync, in_sync);
+        assert_eq!(core.facts(Monotonic::START).in_sync, in_sync);
     }
 }
 
@@ -389,7 +389,7 @@ fn no_condition_is_longer_than_a_message_may_be() {
         object.outcome.progress = Progress::Failed;
         object.outcome.message = "x".repeat(MESSAGE_BYTES_MAX);
     }
-    let conditions = world.core.facts().conditions;
+    let conditions = world.core.facts(Monotonic::START).conditions;
     assert!(conditions.iter().any(|condition| condition.reason == Reason::WaitingForWave), "{conditions:?}");
     assert!(conditions.iter().all(|condition| condition.message.len() <= MESSAGE_BYTES_MAX), "{conditions:?}");
 }

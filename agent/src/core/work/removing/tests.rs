@@ -1,5 +1,6 @@
 //! Removals of objects that are not what was seen.
 
+use expect_test::expect;
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{Accepted, ClusterFacts};
 use tideline_common::{ApplyMode, ApplyPolicy, DesiredSet, Gate, Origin, Prune, PrunePolicy, Takeover, Version};
@@ -300,6 +301,35 @@ fn an_adopted_object_that_is_assigned_again_is_kept_only_by_a_policy_that_may_ta
         assert_eq!(world.cluster.objects[&key].uid, uid);
         assert_eq!(world.cluster.objects[&key].mark.is_some(), takeover == Takeover::Always, "{takeover:?}");
     }
+}
+
+/// Its webhook hangs, say.
+#[test]
+fn a_removal_that_gets_no_answer_keeps_lower_waves_for_a_while_and_that_is_told() {
+    let mut world = World::new(9);
+    let (low, high) = (key("", "ConfigMap", "low"), key("", "Secret", "high"));
+    world.hub.waves.insert(high.clone(), 10);
+    for key in [&low, &high] {
+        world.hub.put(key, 1, 1);
+    }
+    world.heal();
+    world.quiesce();
+    for key in [&low, &high] {
+        world.hub.remove(key);
+    }
+    let deletion = world.until_deletion_of(&high);
+    world.run_just(Duration::from_secs(20));
+    assert!(world.hub.conditions().is_empty(), "most deletions are over by then");
+    world.run_just(Duration::from_secs(80));
+    assert!(world.cluster.objects.contains_key(&low), "it waits for the higher wave");
+    expect!["WaitingForWave 1: 1 removals of lower waves wait for 1 removals of wave 10 that are not answered, such as that of Secret shop/high"]
+        .assert_eq(&world.hub.conditions().join("\n"));
+    world.run_just(Duration::from_secs(40));
+    assert!(!world.cluster.objects.contains_key(&low));
+    assert!(world.hub.conditions().is_empty());
+    world.deletion_fails(deletion);
+    world.quiesce();
+    assert_eq!(world.removals(), 0);
 }
 
 /// Without its label it must be read, and without the journal it is not orphaned yet.
