@@ -1,15 +1,25 @@
 //! Kinds that the agent is refused, for lack of permission or by admission. Told once for each kind; and as soon as one object
 //! is let through, the others are tried, each success having a few more tried. So a right that is granted is found out about
 //! fast, and one place that becomes free in a quota does not have thousands of others refused again.
+//!
+//! Meanwhile they take turns, those of each namespace by themselves: a right may be granted in one namespace alone, and so may
+//! a quota or a policy admit. Of a kind with many, a namespace has one tried within the longest wait, and all of it together
+//! some tens.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
-use tideline_common::{GroupKind, ObjectKey};
+use tideline_common::{GroupKind, Monotonic, ObjectKey};
 
-/// Objects of a kind that may each have a retry of their own within the longest wait; more share as many. What lets one
-/// through lets the others be tried at once, so that more tries would only find out the same.
-const PROBES_MAX: usize = 64;
+/// Retries of a kind within one wait, divided among its namespaces by their objects. What lets one through lets the others be
+/// tried at once, so that more tries would only find out the same.
+const RETRIES: usize = 64;
+/// Namespaces that have one retry each within one wait, though that comes to more: within 5 min, the longest, three or four
+/// requests a second. More namespaces share as many.
+const NAMESPACES_MAX: usize = 1_000;
+/// And yet each has one within this: of 10,000 namespaces, eleven requests a second.
+const TURN_MAX: Duration = Duration::from_mins(15);
 /// Objects that one that is let through has tried in its namespace. Two, so that their number doubles.
 const NEXT_MAX: usize = 2;
 
@@ -23,8 +33,17 @@ struct Kind {
     refused: BTreeSet<ObjectKey>,
     /// Those of which the same was said, and which are tried since another was let through.
     tried: BTreeSet<ObjectKey>,
+    /// Where any of both are.
+    namespaces: BTreeMap<Arc<str>, Namespace>,
     /// Of the first that was refused.
     message: String,
+}
+
+#[derive(Debug)]
+struct Namespace {
+    objects: usize,
+    /// The last turn that was given to any of them.
+    last: Monotonic,
 }
 
 impl Kind {
@@ -39,10 +58,14 @@ impl ForbiddenKinds {
         let kind = kind.or_insert_with(|| Kind {
             refused: BTreeSet::new(),
             tried: BTreeSet::new(),
+            namespaces: BTreeMap::new(),
             message: message.to_owned(),
         });
-        kind.tried.remove(key);
-        kind.refused.insert(key.clone());
+        let known = kind.tried.remove(key) | !kind.refused.insert(key.clone());
+        if !known {
+            let namespace = kind.namespaces.entry(Arc::clone(&key.namespace));
+            namespace.or_insert(Namespace { objects: 0, last: Monotonic::START }).objects += 1;
+        }
     }
 
     /// What became of an object: it is refused with these words, or not any more. Returns whether it was refused and is not.
@@ -60,6 +83,12 @@ impl ForbiddenKinds {
     pub(in crate::core) fn clear(&mut self, key: &ObjectKey) -> bool {
         let Some(kind) = self.kinds.get_mut(&key.kind) else { return false };
         let was = kind.refused.remove(key) | kind.tried.remove(key);
+        if was && let Some(namespace) = kind.namespaces.get_mut(&key.namespace) {
+            namespace.objects -= 1;
+            if namespace.objects == 0 {
+                kind.namespaces.remove(&key.namespace);
+            }
+        }
         if kind.len() == 0 {
             self.kinds.remove(&key.kind);
         }
@@ -91,16 +120,31 @@ impl ForbiddenKinds {
         next
     }
 
-    /// By how much the waits of each object of a kind are longer, so that the kind as a whole is not asked for too often.
-    pub(in crate::core) fn wait_factor(&self, kind: &GroupKind) -> u32 {
-        let objects = self.kinds.get(kind).map_or(0, Kind::len);
-        u32::try_from(objects.div_ceil(PROBES_MAX)).unwrap_or(u32::MAX).max(1)
+    /// When an object that would be tried again after this wait has its turn, if it is refused.
+    pub(in crate::core) fn next_turn(&mut self, now: Monotonic, key: &ObjectKey, wait: Duration) -> Option<Monotonic> {
+        let kind = self.kinds.get_mut(&key.kind)?;
+        if !kind.refused.contains(key) && !kind.tried.contains(key) {
+            return None;
+        }
+        let (objects, namespaces) = (kind.len(), kind.namespaces.len());
+        let namespace = kind.namespaces.get_mut(&key.namespace)?;
+        let longer = wait.saturating_mul(saturated(namespaces)) / saturated(NAMESPACES_MAX);
+        let wait = wait.max(longer.min(TURN_MAX));
+        let between = wait / saturated((namespace.objects * RETRIES / objects).max(1));
+        // Those that had the turns before may be gone.
+        let latest = now + wait + between.saturating_mul(saturated(namespace.objects));
+        namespace.last = (namespace.last + between).max(now + wait).min(latest);
+        Some(namespace.last)
     }
 
     /// Each such kind, with what was said.
     pub(in crate::core) fn kinds(&self) -> impl Iterator<Item = (&GroupKind, &str)> {
         self.kinds.iter().map(|(name, kind)| (name, kind.message.as_str()))
     }
+}
+
+fn saturated(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// What comes before all objects of a kind in a namespace.
@@ -173,16 +217,70 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_is_told_until_nothing_of_it_is_refused_and_many_objects_are_patient() {
+    fn a_kind_is_told_until_nothing_of_it_is_refused() {
         let mut forbidden = ForbiddenKinds::default();
         let keys: Vec<_> = (0..200).map(|i| key("", "Secret", &format!("s{i}"))).collect();
         for key in &keys {
             forbidden.refused(key, "no");
         }
         assert_eq!(forbidden.kinds().collect::<Vec<_>>(), [(&GroupKind::new("", "Secret"), "no")]);
-        assert_eq!(forbidden.wait_factor(&keys[0].kind), 4);
         assert!(keys.iter().all(|key| forbidden.clear(key)));
         assert!(!forbidden.clear(&keys[0]));
-        assert_eq!((forbidden.kinds().count(), forbidden.wait_factor(&keys[0].kind)), (0, 1));
+        assert_eq!(forbidden.kinds().count(), 0);
+        assert_eq!(forbidden.next_turn(Monotonic::START, &keys[0], WAIT), None);
+    }
+
+    const WAIT: Duration = Duration::from_mins(5);
+
+    /// Has all of these refused in each so many namespaces, and returns when each is tried again, by namespace.
+    fn turns(forbidden: &mut ForbiddenKinds, sizes: &[(usize, usize)]) -> BTreeMap<String, Vec<Duration>> {
+        let mut keys = Vec::new();
+        for (namespaces, objects) in sizes {
+            for namespace in 0..*namespaces {
+                let name = format!("{objects}-{namespace}");
+                keys.extend((0..*objects).map(|object| in_namespace(&name, &object.to_string())));
+            }
+        }
+        for key in &keys {
+            forbidden.refused(key, "no");
+        }
+        let mut turns = BTreeMap::<_, Vec<_>>::new();
+        for key in &keys {
+            let at = forbidden.next_turn(Monotonic::START, key, WAIT).expect("it is refused");
+            turns.entry(key.namespace.to_string()).or_default().push(at.since(Monotonic::START));
+        }
+        turns
+    }
+
+    #[test]
+    fn each_namespace_has_one_tried_soon_whatever_there_is_elsewhere() {
+        for (namespaces, longest) in [(10, WAIT), (999, WAIT), (1_999, WAIT * 2), (10_000, TURN_MAX)] {
+            let turns = turns(&mut ForbiddenKinds::default(), &[(namespaces, 1), (1, 5_000)]);
+            let first = turns.values().filter_map(|turns| turns.iter().min()).max();
+            assert!(first.is_some_and(|first| *first <= longest), "{namespaces}: {first:?}");
+        }
+    }
+
+    #[test]
+    fn a_kind_with_many_objects_is_tried_some_tens_of_times_in_each_wait() {
+        for sizes in [&[(1, 5_000)][..], &[(5, 1_000)], &[(4, 1_000), (20, 50)]] {
+            let turns = turns(&mut ForbiddenKinds::default(), sizes);
+            for wait in 1..10 {
+                let within = |at: &&Duration| **at >= WAIT * wait && **at < WAIT * (wait + 1);
+                let tries = turns.values().flatten().filter(within).count();
+                assert!((RETRIES / 2..=2 * RETRIES).contains(&tries), "{sizes:?}: {tries}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_turn_does_not_come_after_those_of_what_is_gone() {
+        let mut forbidden = ForbiddenKinds::default();
+        turns(&mut forbidden, &[(1, 5_000)]);
+        for object in 1..5_000 {
+            assert!(forbidden.clear(&in_namespace("5000-0", &object.to_string())));
+        }
+        let at = forbidden.next_turn(Monotonic::START, &in_namespace("5000-0", "0"), WAIT);
+        assert!(at.is_some_and(|at| at.since(Monotonic::START) <= 2 * WAIT), "{at:?}");
     }
 }

@@ -104,11 +104,10 @@ impl Core {
         let delayed = is_delayed(failures, not_before);
         let throttled = object.outcome.reason == Some(Reason::Throttled);
         let longest = if throttled { RETRY_THROTTLED_MAX } else { RETRY.1 };
-        let factor =
-            self.model.forbidden_kinds.wait_factor(&key.kind).max(self.model.not_admitted.wait_factor(&key.kind));
-        let wait = self.jitter.half(failures, RETRY.0, longest) * factor;
-        let wait = wait.max(not_before.unwrap_or_default());
-        self.work.back_off(object, key, now + wait);
+        let wait = self.jitter.half(failures, RETRY.0, longest);
+        let turn = self.model.forbidden_kinds.next_turn(now, key, wait);
+        let turn = turn.max(self.model.not_admitted.next_turn(now, key, wait)).unwrap_or(now + wait);
+        self.work.back_off(object, key, turn.max(now + not_before.unwrap_or_default()));
         if delayed {
             self.mark_tried(key);
         }

@@ -21,6 +21,7 @@ use tideline_common::wire::v1::{Accepted, ClusterFacts, Progress, Terminal};
 use tideline_common::{ApplyPolicy, DesiredSet, Formers, Origin, Prune, PrunePolicy, Takeover, Version};
 
 mod jobs;
+mod refused;
 mod unanswered;
 
 use jobs::{Disk, creation, keep};
