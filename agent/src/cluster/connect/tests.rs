@@ -1,11 +1,16 @@
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::StreamExt;
 use futures::future::{join_all, try_join_all};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::runtime::watcher;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::Barrier;
 use tokio::time::timeout;
 
+use super::super::watch::decoded;
 use super::*;
 use crate::core::{Failure, Fate};
 
@@ -143,6 +148,54 @@ async fn a_watch_that_has_begun_may_be_silent() {
     assert_eq!(timeout(WAIT_MAX, client.request_text(request)).await.unwrap().unwrap(), "{}");
     drop(began);
     served.await.unwrap();
+}
+
+/// It is begun anew with a list, after a pause. By itself kube would begin it again at once, for ever, and say nothing.
+#[tokio::test]
+async fn a_watch_that_ends_as_soon_as_it_has_begun_has_failed() {
+    const LIST: &str =
+        r#"{"kind": "ConfigMapList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}, "items": []}"#;
+    /// The server goes away after so many.
+    const WATCHES_MAX: usize = 10;
+    tideline_runtime::tls::install_provider();
+    for end in [
+        "content-length: 0\r\n\r\n",
+        "transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+        "transfer-encoding: chunked\r\n\r\n",
+    ] {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let client = client(Config::new(url.parse().unwrap()), IDLE_MAX, DEADLINES, &Arc::default()).unwrap();
+        let watches = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&watches);
+        let served = tokio::spawn(async move {
+            while counted.load(Ordering::SeqCst) < WATCHES_MAX {
+                let (mut connection, _) = listener.accept().await.unwrap();
+                let mut bytes = [0; 4096];
+                loop {
+                    let count = connection.read(&mut bytes).await.unwrap();
+                    if count == 0 {
+                        break;
+                    }
+                    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n";
+                    if String::from_utf8_lossy(&bytes[..count]).contains("watch=") {
+                        counted.fetch_add(1, Ordering::SeqCst);
+                        let answer = format!("{head}connection: close\r\n{end}");
+                        connection.write_all(answer.as_bytes()).await.unwrap();
+                        break;
+                    }
+                    let answer = format!("{head}content-length: {}\r\n\r\n{LIST}", LIST.len());
+                    connection.write_all(answer.as_bytes()).await.unwrap();
+                }
+            }
+        });
+        let events = decoded(Api::<ConfigMap>::all(client), watcher::Config::default(), Some);
+        let told: Vec<_> = timeout(WAIT_MAX, events.collect()).await.expect("it ends");
+        assert!(matches!(told.last(), Some(Err(watcher::Error::WatchFailed(_)))), "{end:?}: {told:?}");
+        // The stream is asked once more before it ends.
+        assert!(told.len() == 3 && watches.load(Ordering::SeqCst) <= 2, "{end:?}: {told:?}");
+        served.abort();
+    }
 }
 
 /// Says this to whoever asks which cluster it is.
