@@ -61,7 +61,7 @@ impl Deadlines {
             let begins = answer.status().is_success();
             Rest::Watch { silent_since: begins.then(Instant::now) }
         } else {
-            Rest::Answer { part: self.part, deadline: Box::pin(sleep(self.part)), bytes: ANSWER_BYTES_MAX }
+            Rest::Answer { part: self.part, deadline: None, bytes: ANSWER_BYTES_MAX }
         };
         Ok(answer.map(|inner| Bounded { inner, rest }))
     }
@@ -88,7 +88,8 @@ enum Rest {
     },
     Answer {
         part: Duration,
-        deadline: Pin<Box<Sleep>>,
+        /// None before it is read: nothing comes of an answer until then.
+        deadline: Option<Pin<Box<Sleep>>>,
         bytes: usize,
     },
 }
@@ -121,6 +122,7 @@ where
             }
             Rest::Answer { part, deadline, bytes } => (part, deadline, bytes),
         };
+        let deadline = deadline.get_or_insert_with(|| Box::pin(sleep(*part)));
         let Poll::Ready(frame) = frame else {
             ready!(deadline.as_mut().poll(cx));
             let late = Late { what: "did not go on with an answer", waited: *part };

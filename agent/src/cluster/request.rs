@@ -19,7 +19,8 @@ use tideline_runtime::retry::parse_retry_after;
 use super::failure::{Failure, Refused};
 use super::resource::Resource;
 
-/// Longest wait for one answer. Admission webhooks may take up to 30 s, as the API server bounds them.
+/// Longest wait for one answer, unless it is a page of a list: below, there is a deadline for its beginning and each of its
+/// parts. Admission webhooks may take up to 30 s, as the API server bounds them.
 pub(super) const CALL_MAX: Duration = Duration::from_secs(35);
 /// Bytes of an answer that are read, if it is no watch: what etcd holds of a single object, 1.5 MiB, is nine where JSON escapes
 /// every character, and a list has smaller pages.
@@ -93,6 +94,10 @@ pub(super) async fn answer(client: &Client, call: Call<'_>) -> Result<bytes::Byt
     let request = call
         .into_request()
         .map_err(|error| Refused::Local(Failure::invalid(format!("not a valid request: {error}"))))?;
+    if page_limit(&request).is_some() {
+        // While it waits for its turn nobody is asked, and from then on each part of the answer has a time of its own.
+        return exchange(client, request).await;
+    }
     match tokio::time::timeout(CALL_MAX, exchange(client, request)).await {
         Ok(outcome) => outcome,
         Err(_elapsed) => {
@@ -100,6 +105,16 @@ pub(super) async fn answer(client: &Client, call: Call<'_>) -> Result<bytes::Byt
             Err(Refused::Local(Failure::unavailable(message).unanswered()))
         }
     }
+}
+
+/// The parameter by which a page of a list is asked for.
+pub(super) const LIMIT: &str = "limit=";
+
+/// How many objects a request asks for at most: one that does is for a page of a list.
+pub(super) fn page_limit<B>(request: &Request<B>) -> Option<u32> {
+    let query = request.uri().query().filter(|_| *request.method() == Method::GET)?;
+    let limit = query.split('&').find_map(|parameter| parameter.strip_prefix(LIMIT))?;
+    limit.parse().ok().filter(|limit| *limit > 0)
 }
 
 pub(super) fn read<'a, T: Deserialize<'a>>(answer: &'a [u8]) -> Result<T, Refused> {

@@ -1,15 +1,23 @@
 use std::convert::Infallible;
+use std::future::pending;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures::StreamExt;
+use futures::future::join_all;
+use futures::{FutureExt, Stream, StreamExt, stream};
+use http_body::Frame;
+use http_body_util::StreamBody;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::runtime::watcher::{Config, Event, watcher};
 use kube::{Api, Client};
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::task::yield_now;
+use tokio::time::{Instant, advance};
 use tower::service_fn;
 
 use super::super::deadlines::Deadlines;
+use super::super::request::{CALL_MAX, Call, Want, call};
 use super::*;
 
 const DEADLINES: Deadlines = Deadlines { head: Duration::from_secs(30), part: Duration::from_secs(30) };
@@ -118,5 +126,85 @@ async fn only_a_watch_goes_on_for_as_long_as_it_likes() {
         let answer = async { Ok::<_, Infallible>(Response::new(body)) };
         let read = DEADLINES.bound(uri, answer).await.expect("it answers").into_body().collect().await;
         assert_eq!(read.is_err(), ends, "{query}");
+    }
+}
+
+/// What there is of the bodies of pages: how many are being read, and how many were at most.
+#[derive(Debug, Default)]
+struct Reading {
+    now: AtomicUsize,
+    most: AtomicUsize,
+}
+
+type SlowBody = StreamBody<Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, BoxError>> + Send>>>;
+
+/// A body that comes by and by.
+fn slow_body(reading: &Arc<Reading>) -> SlowBody {
+    let reading = Arc::clone(reading);
+    let frame = async move {
+        let now = reading.now.fetch_add(1, Ordering::SeqCst) + 1;
+        reading.most.fetch_max(now, Ordering::SeqCst);
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        reading.now.fetch_sub(1, Ordering::SeqCst);
+        Ok(Frame::data(Bytes::from_static(b"{}")))
+    };
+    StreamBody::new(stream::once(frame).boxed())
+}
+
+fn page() -> Request<Body> {
+    Request::get("/api/v1/configmaps?limit=500").body(Body::empty()).expect("a request")
+}
+
+#[tokio::test]
+async fn few_pages_are_read_at_once() {
+    let (page_sizes, reading) = (PageSizes::default(), Arc::<Reading>::default());
+    let send = |_request| async { Ok::<_, BoxError>(Response::new(slow_body(&reading))) };
+    let read = join_all((0..50).map(|_| page_sizes.fit(page(), send))).await;
+    assert!(read.iter().all(Result::is_ok));
+    assert_eq!(reading.most.load(Ordering::SeqCst), PAGES_AT_ONCE);
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_that_hang_keep_no_other_waiting_for_long() {
+    let (page_sizes, reading) = (PageSizes::default(), Arc::<Reading>::default());
+    let silent = |_request| pending::<Result<Response<SlowBody>, BoxError>>();
+    let mut hanging: Vec<_> = (0..2 * PAGES_AT_ONCE).map(|_| page_sizes.fit(page(), silent).boxed()).collect();
+    // Each gets in line.
+    for hangs in &mut hanging {
+        assert!(hangs.now_or_never().is_none());
+    }
+    let begun = Instant::now();
+    let send = |_request| async { Ok::<_, BoxError>(Response::new(slow_body(&reading))) };
+    let answered = page_sizes.fit(page(), send);
+    let answered = tokio::select! {
+        answered = answered => answered,
+        _ = join_all(hanging) => unreachable!("they hang"),
+    };
+    assert!(answered.is_ok());
+    assert!(begun.elapsed() <= 2 * BEGINS_SOON, "{:?}", begun.elapsed());
+}
+
+/// While it waits for its turn, nothing of it is asked for.
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_not_read_yet_is_not_late() {
+    let uri: Uri = "/api/v1/configmaps?limit=500".parse().expect("a path");
+    let answer = async { Ok::<_, BoxError>(Response::new(slow_body(&Arc::default()))) };
+    let body = DEADLINES.bound(uri, answer).await.expect("it answers").into_body();
+    advance(2 * DEADLINES.part).await;
+    assert!(body.collect().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_may_wait_for_its_turn_longer_than_any_other_request_for_its_answer() {
+    let service = service_fn(|_request: Request<Body>| async {
+        let _elapsed = timeout(2 * CALL_MAX, pending::<()>()).await;
+        Ok::<_, Infallible>(Response::new(Body::from(b"{}".to_vec())))
+    });
+    let client = Client::new(service, "default");
+    for (uri, waits) in [("/api/v1/configmaps?limit=500", true), ("/api/v1/configmaps/c", false)] {
+        let answer = call::<Value>(&client, Call::get(uri.to_owned(), Want::Whole)).await;
+        assert_eq!(answer.is_ok(), waits, "{uri}: {answer:?}");
     }
 }
