@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{APIGroup, APIGroupList, APIResourceList, APIVersions};
 use kube::Client;
 use serde::de::DeserializeOwned;
@@ -13,13 +12,18 @@ use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, OnceCell};
 
 use super::failure::{Failure, Refused};
+use super::inspect::Definition;
+use super::object::Object;
 use super::pages::{Item, Page};
-use super::request::{Call, Want, call};
+use super::request::{Call, Want, call, unreadable};
 use super::resource::{Resource, root, segment};
 use super::watch::PAGE_METADATA;
 
 /// The collection of all definitions.
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// What to do where definitions may not be read.
+const MAY_READ_DEFINITIONS: &str = "let the agent get and list CustomResourceDefinitions, and it sees for itself (deploy/README.md, In some namespaces)";
 
 /// How long an answer without the wanted kind is believed. A missing kind that many objects need is asked for once.
 const MISSING_FOR: Duration = Duration::from_millis(900);
@@ -162,7 +166,9 @@ impl Kinds {
         match reading.what.get_or_try_init(|| read_definitions(&self.client, &kind.group)).await {
             Ok(kinds) if kinds.contains(&kind.kind) => Err(held("its CustomResourceDefinition is there")),
             Ok(_) => Ok(()),
-            Err(failure) if failure.reason == Reason::Forbidden => Err(held(&failure.message)),
+            Err(failure) if failure.reason == Reason::Forbidden => {
+                Err(held(&format!("{}; {MAY_READ_DEFINITIONS}", failure.message)))
+            }
             Err(failure) => Err(failure),
         }
     }
@@ -287,9 +293,10 @@ async fn read_definitions(client: &Client, group: &str) -> Result<BTreeSet<Arc<s
         let names = items.into_iter().filter_map(|item| item.metadata.name);
         for name in names.filter(|name| name.strip_suffix(&suffix).is_some_and(|plural| !plural.contains('.'))) {
             let uri = format!("{DEFINITIONS}/{}", segment(&name)?);
-            match call::<CustomResourceDefinition>(client, Call::get(uri, Want::Whole)).await {
-                Ok(definition) => {
-                    kinds.insert(definition.spec.names.kind.into());
+            match call::<Object>(client, Call::get(uri, Want::Whole)).await {
+                Ok(object) => {
+                    let definition = Definition::of(&object).map_err(|error| unreadable(&error))?;
+                    kinds.insert(definition.kind().into());
                 }
                 Err(refused) if refused.is_object_missing() => {}
                 Err(refused) => return Err(refused.into()),

@@ -105,6 +105,11 @@ impl Definition {
         let spec = object.spec.as_deref().map_or("null", RawValue::get);
         Ok(Self { spec: serde_json::from_str(spec)? })
     }
+
+    /// The kind that it defines.
+    pub(super) fn kind(&self) -> &str {
+        &self.spec.names.kind
+    }
 }
 
 #[derive(Debug, Deserialize)]

@@ -107,10 +107,22 @@ async fn a_kind_that_is_not_served_is_gone_where_all_definitions_can_be_read_and
         let items: Vec<_> = names.iter().map(|name| json!({"metadata": {"name": name}})).collect();
         json!({"metadata": {}, "items": items})
     };
+    // Deeper than what a document may be.
+    let deep = |kind: &str| {
+        let schema = (0..200).fold(json!({}), |inner, _| json!({"properties": {"of": inner}}));
+        let mut deep = definition(kind);
+        deep["spec"]["versions"][0]["schema"] = json!({"openAPIV3Schema": schema});
+        deep
+    };
     let path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/widgets.example.com";
     for (case, documents, gone) in [
         ("defined", vec![(DEFINITIONS, list(&["widgets.example.com"])), (path, definition("Widget"))], false),
         ("another kind", vec![(DEFINITIONS, list(&["widgets.example.com"])), (path, definition("Gadget"))], true),
+        (
+            "a deep one of another kind",
+            vec![(DEFINITIONS, list(&["widgets.example.com"])), (path, deep("Gadget"))],
+            true,
+        ),
         ("another group", vec![(DEFINITIONS, list(&["widgets.more.example.com"]))], true),
         ("nothing is defined", vec![(DEFINITIONS, list(&[]))], true),
         ("definitions cannot be listed", vec![], false),
