@@ -407,9 +407,7 @@ impl Core {
                 Then::Create(id, op) => self.creation_recorded(now, id, *op, out),
             }
         }
-        if self.model.disk.problem().is_some() {
-            self.call_off_creations(now, out);
-        }
+        self.call_off_creations(now);
         self.fetch_more(out);
     }
 

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{ObjectReport, Progress, Terminal, TerminalFact};
-use tideline_common::{ObjectKey, Reason, Tombstone, Uid};
+use tideline_common::{Digest, ObjectKey, Reason, Tombstone, Uid};
 
 use super::plan::{Decision, NoAction};
 use crate::core::interface::write::Write;
@@ -19,9 +19,17 @@ use crate::core::model::object::Object;
 /// first, here; the hub remembers more.
 pub const RAN_MAX: usize = 2_000;
 
-/// The message for a Job that is gone, and that nobody has seen end.
-pub(in crate::core) const VANISHED: &str = "this Job was created here, or its creation had no answer, and it is gone, so it may have run; it is not created \
-     again. To run it again, recreate its source, or change its Pod template with apply.recreate: OnImmutable";
+/// The message for a Job that is gone, and that nobody has seen end: with which Pod template it was created is known only if that was
+/// answered.
+pub(in crate::core) fn vanished(template: Option<Digest>) -> &'static str {
+    if template.is_some() {
+        "this Job was created here and is gone, so it may have run; it is not created again. To run it again, recreate its \
+         source, or change its Pod template with apply.recreate: OnImmutable"
+    } else {
+        "the creation of this Job had no answer, and it is not there, so it may have run; it is not created again. To run it \
+         again, recreate its source"
+    }
+}
 
 /// What ran, by key and source.
 #[derive(Debug, Default)]

@@ -7,16 +7,15 @@ use tideline_common::wire::v1::Progress;
 use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, Tombstone};
 
 use super::conclude::RETRY;
-use super::in_flight::{Purpose, ReadFor, SeenVersion};
+use super::in_flight::{InFlight, Purpose, ReadFor, SeenVersion};
 use super::limiter::{Cause, StuckFor};
 use super::removing::LiveRead;
 use crate::core::Core;
 use crate::core::decide::plan;
 use crate::core::decide::plan::{Decision, NoAction, Situation};
-use crate::core::decide::ran::{VANISHED, is_gone_unread};
+use crate::core::decide::ran::{is_gone_unread, vanished};
 use crate::core::decide::set_back::{NAMESPACE_SET_BACK, lists_first};
 use crate::core::interface::effect::{ApplyTakeover, Earlier, Effect, Effects, Op, OpId};
-use crate::core::interface::op_result::{Failure, OpResult};
 use crate::core::interface::write::AppliedRecord;
 use crate::core::model::disk::Then;
 use crate::core::model::kinds::View;
@@ -165,17 +164,33 @@ impl Core {
             self.model.creation_is_recorded(&creation);
             return out.push(Effect::Execute { id, op });
         }
-        let failure = Failure::new(Reason::Unavailable, "not begun: the agent changes nothing at present");
-        self.executed(now, id, op.failed(failure), out);
+        self.call_off(now, id, "not begun: the agent changes nothing at present".to_owned());
     }
 
     /// The journal cannot be written: what waits for it is tried again later, and takes no other object's turn meanwhile.
-    pub(in crate::core) fn call_off_creations(&mut self, now: Monotonic, out: &mut Effects) {
-        let problem = self.model.disk.problem().unwrap_or_default().to_owned();
+    pub(in crate::core) fn call_off_creations(&mut self, now: Monotonic) {
+        let Some(problem) = self.model.disk.problem() else { return };
+        let why = format!("{UNRECORDED}: {problem}");
         for id in self.model.creations.unrecorded() {
-            let failure = Failure::new(Reason::Unavailable, format!("{UNRECORDED}: {problem}"));
-            self.executed(now, id, OpResult::Create(Err(failure)), out);
+            self.call_off(now, id, why.clone());
         }
+    }
+
+    /// A creation that was not sent: no failure of the object, and no word about the API server.
+    fn call_off(&mut self, now: Monotonic, id: OpId, why: String) {
+        let Some(InFlight { key, purpose: Purpose::Create { entry, .. }, .. }) = self.work.call_off(id) else { return };
+        if let Some(object) = self.model.objects.get_mut(&key) {
+            object.work.end();
+        }
+        self.model.forget_creation(&Tombstone { key: key.clone(), source: entry.source.uid.clone() });
+        if self.model.desired.get(&key) == Some(&entry) {
+            self.conclude(now, &key, Progress::Pending, Some(Reason::Unavailable), why);
+            self.retry(now, &key, None);
+        } else {
+            self.enqueue(&key);
+        }
+        self.resume_removals(&key);
+        self.forget_if_empty(&key);
     }
 
     /// Decides about an assigned object and begins what was decided.
@@ -342,7 +357,10 @@ impl Core {
                     }
                     Reason::AgentTooOld => TOO_OLD.to_owned(),
                     Reason::MayHaveRun => MAY_HAVE_RUN.to_owned(),
-                    Reason::Vanished => VANISHED.to_owned(),
+                    Reason::Vanished => {
+                        let object = self.model.objects.get(key);
+                        vanished(object.and_then(|object| object.record.as_ref()?.template)).to_owned()
+                    }
                     _ => String::new(),
                 };
                 self.conclude(now, key, Progress::Withheld, Some(reason), message);

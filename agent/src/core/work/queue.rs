@@ -350,6 +350,13 @@ impl Work {
         Some(Landed { in_flight, result, freed })
     }
 
+    /// Takes back what was begun and not sent.
+    pub(in crate::core) fn call_off(&mut self, id: OpId) -> Option<InFlight> {
+        let in_flight = self.in_flight.remove(&id)?;
+        self.limiter.finished(&in_flight.key, in_flight.purpose.access());
+        Some(in_flight)
+    }
+
     /// The removal that an operation is a step of.
     pub(in crate::core) fn removal_of(&self, id: OpId) -> Option<&Tombstone> {
         self.in_flight.get(&id)?.purpose.removal()

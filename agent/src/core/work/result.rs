@@ -17,7 +17,8 @@ use crate::core::decide::set_back::read_by_itself;
 use crate::core::interface::effect::{Effects, Op, OpId};
 use crate::core::interface::observed::Observed;
 use crate::core::interface::op_result::{
-    Applied, Created, Deleted, Failure, FieldConflict, Inspected, NotDone, OpResult, Orphaned, OwnershipTransferred,
+    Applied, Created, Deleted, Failure, Fate, FieldConflict, Inspected, NotDone, OpResult, Orphaned,
+    OwnershipTransferred,
 };
 use crate::core::interface::write::{LeftToOthers, LocalField};
 use crate::core::model::removal::RemovalState;
@@ -218,8 +219,8 @@ impl Core {
                 if failures > 0 { FollowUp::BackOff(None) } else { FollowUp::Requeue }
             }
             Err(failure) => {
-                // An API server that had no time, or was not heard, may have made it.
-                if matches!(failure.reason, Reason::Unavailable | Reason::Throttled)
+                // An API server that was not heard may have made it.
+                if failure.fate == Fate::Unknown
                     && let Some(object) = self.model.objects.get_mut(key)
                 {
                     object.presence.may_be_unshown();

@@ -510,12 +510,14 @@ fn an_immutable_object_is_not_replaced_once_the_agent_is_frozen() {
 fn an_object_that_only_a_creation_found_or_left_is_removed() {
     let exists = || OpResult::Create(Ok(Created::Exists(Box::new(observed(Some(1), false)))));
     let failed = |reason| OpResult::Create(Err(Failure::new(reason, "no")));
+    let unheard = || OpResult::Create(Err(Failure::new(Reason::Unavailable, "no").unanswered()));
     let stands = ["Get", "Delete"].as_slice();
     for (ends, last_is_heard, expected) in [
         (vec![exists()], false, stands),
-        (vec![failed(Reason::Unavailable)], false, stands),
-        (vec![failed(Reason::Unavailable)], true, stands),
-        (vec![failed(Reason::Unavailable), exists()], true, stands),
+        (vec![unheard()], false, stands),
+        (vec![unheard()], true, stands),
+        (vec![unheard(), exists()], true, stands),
+        (vec![failed(Reason::Unavailable)], true, &[]),
         (vec![failed(Reason::Invalid)], false, &[]),
         (vec![failed(Reason::Invalid)], true, &[]),
     ] {
@@ -576,7 +578,7 @@ fn an_object_of_an_unanswered_creation_is_orphaned_before_it_is_taken_over() {
         server.there = Observed { labelled, ..observed(Some(1), false) };
         let (id, op) = server.waiting.pop().expect("nothing stands there, as far as is known");
         assert_eq!(name(&op), "Create");
-        let unheard = OpResult::Create(Err(Failure::new(Reason::Unavailable, "no")));
+        let unheard = OpResult::Create(Err(Failure::new(Reason::Unavailable, "no").unanswered()));
         server.step(Event::Executed { id, result: unheard });
         if source == 1 {
             server.switch(None, Prune::Orphan);

@@ -169,6 +169,7 @@ fn a_job_is_not_created_while_the_journal_cannot_be_written_and_says_so() {
         offline.step(Event::Persisted { id: PersistId(id), result: Err("the disk is full".to_owned()) });
         let outcome = offline.core.model.objects.get(&job.key).unwrap().outcome.clone();
         assert!(outcome.message.ends_with(": the disk is full"), "{outcome:?}");
+        assert_eq!(outcome.progress, Progress::Pending, "the disk is at fault, not the Job");
         assert!(offline.core.work.is_idle());
         try_again(&mut offline);
     }
