@@ -146,7 +146,12 @@ impl HubRoute {
             && locator.announced(addresses)
         {
             let HubAddresses { urls, authorities } = addresses;
-            info!(urls = urls.join(" "), authorities = authorities.len(), "the hub announced new addresses");
+            let authorities = authorities.len();
+            if urls.is_empty() {
+                info!(authorities, "the hub announced new certificate authorities, and no other addresses");
+            } else {
+                info!(urls = urls.join(" "), authorities, "the hub announced new addresses");
+            }
         }
         Ok(said)
     }
