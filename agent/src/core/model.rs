@@ -22,6 +22,7 @@ pub(super) mod restored;
 pub(super) mod rows;
 pub(super) mod seen;
 pub(super) mod shared;
+pub(super) mod turn;
 pub(super) mod work_state;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -29,7 +29,6 @@ use crate::core::interface::observed::ListedItem;
 use crate::core::model::Model;
 use crate::core::model::kinds::View;
 use crate::core::model::object::{Me, Object};
-use crate::core::model::removal::RemovalState;
 use crate::core::model::seen::Seen;
 use crate::core::work::in_flight::{ReadFor, SeenVersion};
 use crate::core::{Core, Phase};
@@ -231,7 +230,7 @@ impl Core {
 
     fn patrol_ends(&mut self, now: Monotonic, out: &mut Effects) {
         self.audit.patrol.stage = Stage::Idle;
-        let held = self.model.removals.values().filter(|removal| matches!(removal.state, RemovalState::Held(..)));
+        let held = self.model.removals.values().filter(|removal| removal.is_held());
         self.audit.patrol.tally.held += held.count() as u64;
         out.push(Effect::Patrolled(self.audit.patrol.tally));
         // A tenth sooner or later.

@@ -17,7 +17,7 @@ use tideline_common::{ApproveDeletions, Monotonic, ObjectKey, PrunePolicy, Tombs
 use super::fuse::Permission;
 use crate::core::interface::write::RemovalPolicy;
 use crate::core::model::Model;
-use crate::core::model::removal::{Cause, ORPHAN, before_all_of};
+use crate::core::model::removal::{Cause, ORPHAN, Removal, before_all_of};
 
 /// The list in force, as far as it has arrived. At most [`DESIRED_OBJECTS_MAX`] removals are taken from it: a target cannot
 /// hold more.
@@ -121,9 +121,8 @@ impl Approvals {
         }
         if let Some(approval) = self.open.get(removal)
             && let Some(state) = model.removals.get_mut(removal)
-            && state.cause == Cause::Approved
         {
-            state.policy = approval.policy();
+            state.approve(approval.policy());
         }
     }
 
@@ -152,7 +151,7 @@ impl Approvals {
 /// last, if that is known.
 pub(in crate::core) fn is_approved_in_advance(model: &Model, removal: &Tombstone) -> bool {
     let in_advance = |policy: PrunePolicy| policy.approve_deletions == ApproveDeletions::InAdvance;
-    let last = match model.removals.get(removal).map(|state| state.policy).unwrap_or_default() {
+    let last = match model.removals.get(removal).map(Removal::policy).unwrap_or_default() {
         RemovalPolicy::Tombstone(policy) => return in_advance(policy),
         RemovalPolicy::Absence(last) => last,
     };

@@ -18,7 +18,7 @@ use tideline_common::{ApplyMode, ApplyPolicy, Entry, EntryState, Gate, Monotonic
 use super::plan;
 use crate::core::model::Model;
 use crate::core::model::object::Object;
-use crate::core::model::removal::RemovalState;
+use crate::core::model::removal::Removal;
 
 /// The gates of all Placements that have one.
 #[derive(Debug, Default)]
@@ -258,7 +258,7 @@ impl Gates {
         };
         // A create-only object may have been unassigned meanwhile, and is then created anew.
         let again = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
-        let judged = model.removals.get(&again).is_none_or(|removal| removal.state == RemovalState::Done);
+        let judged = model.removals.get(&again).is_none_or(Removal::is_done);
         self.tell(&policy.gates, entry.wave, key, judged && is_ready(entry, policy, &object));
     }
 
@@ -277,7 +277,7 @@ impl Gates {
             return None;
         }
         let recorded = model.objects.get(&tombstone.key).and_then(|object| Some(object.record.as_ref()?.policy));
-        let last = model.removals.get(tombstone).and_then(|removal| removal.last);
+        let last = model.removals.get(tombstone).and_then(Removal::last_policy);
         let policy = last.or(recorded).and_then(|policy| model.policies.get(&policy))?;
         self.hold_removal(&policy.gates, tombstone)
     }

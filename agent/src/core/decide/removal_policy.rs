@@ -36,7 +36,7 @@ pub(in crate::core) fn resolve_policies(model: &Model, change: &mut Change) {
     }
     for entry in &change.put {
         for (tombstone, removal) in model.open_removals_of(&entry.key) {
-            if let RemovalPolicy::Tombstone(policy) = removal.policy
+            if let RemovalPolicy::Tombstone(policy) = removal.policy()
                 && !policy.orphans()
                 && tombstone.source != entry.source.uid
                 && !change.tombstones.contains_key(tombstone)
@@ -48,7 +48,7 @@ pub(in crate::core) fn resolve_policies(model: &Model, change: &mut Change) {
     for (tombstone, policy) in &change.tombstones {
         // It was due for orphaning, and then was assigned and unassigned again.
         if let RemovalPolicy::Absence(last) = policy
-            && model.removals.get(tombstone).is_some_and(|removal| removal.policy.orphans())
+            && model.removals.get(tombstone).is_some_and(|removal| removal.policy().orphans())
         {
             let by = model.desired.get(&tombstone.key).map_or(Takeover::Never, |entry| takeover_of(model, entry));
             let last = last.unwrap_or(PrunePolicy::LEAST).overtaken(by);

@@ -1,43 +1,53 @@
-//! What is known of one removal.
+//! What is known of one removal: why it is to be, how far it is, and when it is judged next.
+//!
+//! ```text
+//!              unassign, see_through
+//!  Approved ──────────────────────────▶ ┌────────────┐                         why
+//!                                       │ Unassigned │
+//!       ┌────▶ Retired ───────────────▶ └────────────┘
+//!       │ retire  │    unassign,               ▲
+//!       │         │ spare    see_through       │
+//!       └────── Spared ────────────────────────┘
+//!
+//!            ┌─────────────────── wait, or assigned again ────────────────┐
+//!            ▼                                                            │    how far
+//!         Waiting ── wait_for_wave, hold, finalize ──▶ WaitingForWave, Held, Finalizing
+//!            └──────────────────────── end ─────────────────┴──▶ Done
+//! ```
+//!
+//! The second goes from any state to any other until it is done, and stays so. When its next turn is, [`Turn`] says.
 
 use std::sync::Arc;
 
 use tideline_common::wire::v1::{Decommission, DecommissionReport};
-use tideline_common::{Digest, Monotonic, ObjectKey, PrunePolicy, Reason, Tombstone, Version};
+use tideline_common::{Digest, Entry, Monotonic, ObjectKey, PrunePolicy, Reason, Tombstone, Version};
 
 use super::Model;
 use super::change::Change;
+use super::turn::Turn;
 use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
 
 /// A removal under way.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(in crate::core) struct Removal {
-    pub(in crate::core) cause: Cause,
-    pub(in crate::core) wave: i32,
-    pub(in crate::core) version: Option<Arc<str>>,
+    cause: Cause,
+    policy: RemovalPolicy,
+    wave: i32,
+    version: Option<Arc<str>>,
     /// Names the policy that the set had last for it, if that is still known: whose gates it waits for.
-    pub(in crate::core) last: Option<Digest>,
-    pub(in crate::core) policy: RemovalPolicy,
+    last: Option<Digest>,
     /// Which removal of this source it is: the set in which it was taken out, as its tombstone says.
-    pub(in crate::core) left: Option<Version>,
-    pub(in crate::core) failures: u32,
-    pub(in crate::core) retry_at: Option<Monotonic>,
-    pub(in crate::core) state: RemovalState,
-}
-
-impl Removal {
-    /// Whether it ends when it was looked at once more.
-    pub(in crate::core) fn is_spared(&self) -> bool {
-        self.cause == Cause::Spared && self.state != RemovalState::Done
-    }
+    left: Option<Version>,
+    state: RemovalState,
+    failures: u32,
+    turn: Turn,
 }
 
 /// Why something is to be removed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::core) enum Cause {
     /// It is not assigned any more: the hub says so, or a set of the same epoch lacks it. The journal keeps that until
     /// the removal is done.
-    #[default]
     Unassigned,
     /// Nothing explains that it is in no set, and a person has approved its removal. Ends with the approval.
     Approved,
@@ -47,9 +57,8 @@ pub(in crate::core) enum Cause {
     Spared,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::core) enum RemovalState {
-    #[default]
     Waiting,
     /// A wave is to be ready before it goes; which, for people.
     WaitingForWave(String),
@@ -59,6 +68,220 @@ pub(in crate::core) enum RemovalState {
     Finalizing,
     /// Done; the hub is to be told, and the journal forgets it when the hub knows.
     Done,
+}
+
+/// What came of a transition. Those that wait for finalizers are counted by wave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub(in crate::core) enum Moved {
+    /// It was in that state, or is done.
+    Nowhere,
+    Elsewhere,
+    IntoFinalizing,
+    OutOfFinalizing,
+}
+
+impl Removal {
+    /// One that nothing was done about. `former` is the entry by which it was assigned, if that is known.
+    pub(in crate::core) fn new(cause: Cause, policy: RemovalPolicy, wave: i32, former: Option<&Entry>) -> Self {
+        Self {
+            cause,
+            policy,
+            wave,
+            version: former.map(|entry| Arc::clone(&entry.version)),
+            last: former.map(|entry| entry.policy),
+            left: None,
+            state: RemovalState::Waiting,
+            failures: 0,
+            turn: Turn::Idle,
+        }
+    }
+
+    pub(in crate::core) const fn wave(&self) -> i32 {
+        self.wave
+    }
+
+    pub(in crate::core) const fn last_policy(&self) -> Option<Digest> {
+        self.last
+    }
+
+    pub(in crate::core) const fn left(&self) -> Option<Version> {
+        self.left
+    }
+
+    /// The set in which it was taken out.
+    pub(in crate::core) fn set_left(&mut self, left: Option<Version>) {
+        self.left = left;
+    }
+}
+
+/// Why it is to be, and what becomes of the object.
+impl Removal {
+    pub(in crate::core) const fn cause(&self) -> Cause {
+        self.cause
+    }
+
+    pub(in crate::core) const fn policy(&self) -> RemovalPolicy {
+        self.policy
+    }
+
+    /// Whether it ends when it was looked at once more.
+    pub(in crate::core) fn is_spared(&self) -> bool {
+        self.cause == Cause::Spared && !self.is_done()
+    }
+
+    /// The hub says that it is not assigned any more, whatever the reason to remove it was before.
+    pub(in crate::core) fn unassign(&mut self, policy: RemovalPolicy) {
+        (self.cause, self.policy) = (Cause::Unassigned, policy);
+    }
+
+    /// It has begun, and is seen through whatever becomes of the reason for it. Returns whether the journal is to have that.
+    #[must_use]
+    fn see_through(&mut self, decommission: Decommission) -> bool {
+        if self.cause == Cause::Unassigned {
+            return false;
+        }
+        self.cause = Cause::Unassigned;
+        if decommission.keeps() {
+            self.policy = ORPHAN;
+        }
+        true
+    }
+
+    /// The cluster goes out of service after all.
+    pub(in crate::core) fn retire(&mut self) {
+        if self.is_spared() {
+            self.cause = Cause::Retired;
+        }
+    }
+
+    /// The cluster is in service again.
+    pub(in crate::core) fn spare(&mut self) {
+        debug_assert_eq!(self.cause, Cause::Retired, "only what rests on the decommission ends with it");
+        self.cause = Cause::Spared;
+    }
+
+    /// A set says how it is to go, unless it is done.
+    pub(in crate::core) fn govern(&mut self, policy: RemovalPolicy) {
+        if !self.is_done() {
+            self.policy = policy;
+        }
+    }
+
+    /// An approval says how it is to go, if it rests on that.
+    pub(in crate::core) fn approve(&mut self, policy: RemovalPolicy) {
+        if self.cause == Cause::Approved {
+            self.policy = policy;
+        }
+    }
+}
+
+/// How far it is.
+impl Removal {
+    pub(in crate::core) const fn state(&self) -> &RemovalState {
+        &self.state
+    }
+
+    pub(in crate::core) const fn is_done(&self) -> bool {
+        matches!(self.state, RemovalState::Done)
+    }
+
+    pub(in crate::core) const fn is_held(&self) -> bool {
+        matches!(self.state, RemovalState::Held(..))
+    }
+
+    pub(in crate::core) const fn is_finalizing(&self) -> bool {
+        matches!(self.state, RemovalState::Finalizing)
+    }
+
+    pub(in crate::core) const fn waits_for_wave(&self) -> bool {
+        matches!(self.state, RemovalState::WaitingForWave(_))
+    }
+
+    /// It has its turn, or what must come first is under way.
+    pub(in crate::core) fn wait(&mut self) -> Moved {
+        self.go(RemovalState::Waiting)
+    }
+
+    /// It waits for a wave, which is described for people.
+    pub(in crate::core) fn wait_for_wave(&mut self, what: String) -> Moved {
+        self.go(RemovalState::WaitingForWave(what))
+    }
+
+    pub(in crate::core) fn hold(&mut self, reason: Reason, message: String) -> Moved {
+        self.go(RemovalState::Held(reason, message))
+    }
+
+    /// The object is being deleted, and waits for its finalizers.
+    pub(in crate::core) fn finalize(&mut self) -> Moved {
+        self.go(RemovalState::Finalizing)
+    }
+
+    /// No object of its source has the key any more.
+    pub(in crate::core) fn end(&mut self) -> Moved {
+        self.go(RemovalState::Done)
+    }
+
+    /// Its source is assigned again, so that nothing holds it.
+    pub(in crate::core) fn come_back(&mut self) {
+        if self.is_held() {
+            self.state = RemovalState::Waiting;
+        }
+    }
+
+    fn go(&mut self, to: RemovalState) -> Moved {
+        if self.is_done() || self.state == to {
+            return Moved::Nowhere;
+        }
+        let finalized = self.is_finalizing();
+        self.state = to;
+        match (finalized, self.is_finalizing()) {
+            (true, _) => Moved::OutOfFinalizing,
+            (false, true) => Moved::IntoFinalizing,
+            (false, false) => Moved::Elsewhere,
+        }
+    }
+}
+
+/// When it is judged next.
+impl Removal {
+    /// Tries that came to nothing.
+    pub(in crate::core) const fn failures(&self) -> u32 {
+        self.failures
+    }
+
+    pub(in crate::core) fn fail(&mut self) {
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    /// What has gone wrong counts as so many failures, and not as more than that if there were as many before.
+    pub(in crate::core) fn fail_at_least(&mut self, times: u32) {
+        self.failures = self.failures.max(times);
+    }
+
+    /// Whether it waits for its next try.
+    pub(in crate::core) const fn is_backing_off(&self) -> bool {
+        self.turn.is_waiting()
+    }
+
+    pub(in crate::core) fn enqueue(&mut self) {
+        self.turn.enqueue(self.wave);
+    }
+
+    pub(in crate::core) fn back_off(&mut self, until: Monotonic) {
+        self.turn.wait(until);
+    }
+
+    /// It has no turn any more. Returns the one that it had, which is to be struck from the queue or the retries.
+    #[must_use]
+    pub(in crate::core) fn dequeue(&mut self) -> Turn {
+        self.turn.dequeue()
+    }
+
+    /// It was the first of the queue, and has its turn.
+    pub(in crate::core) fn take_turn(&mut self) {
+        self.turn.take();
+    }
 }
 
 /// How old what the journal says of removals may be.
@@ -89,7 +312,7 @@ impl Model {
 
     pub(in crate::core) fn open_removals_of(&self, key: &ObjectKey) -> impl Iterator<Item = (&Tombstone, &Removal)> {
         let any = (!self.removals.is_empty()).then(|| self.removals_of(key));
-        any.into_iter().flatten().filter(|(_, removal)| removal.state != RemovalState::Done)
+        any.into_iter().flatten().filter(|(_, removal)| !removal.is_done())
     }
 
     /// Removals that were to orphan the object under this key, and had not when something was assigned to it again.
@@ -138,12 +361,8 @@ impl Model {
     /// From now on this removal needs no approval, in the journal too.
     pub(in crate::core) fn see_through(&mut self, removal: &Tombstone) {
         if let Some(state) = self.removals.get_mut(removal)
-            && state.cause != Cause::Unassigned
+            && state.see_through(self.decommission)
         {
-            state.cause = Cause::Unassigned;
-            if self.decommission.keeps() {
-                state.policy = ORPHAN;
-            }
             self.disk.write(Write::Removing { tombstone: removal.clone(), policy: state.policy });
         }
     }
@@ -161,9 +380,12 @@ impl Model {
             return Vec::new();
         }
         let orphans = |(tombstone, removal): &(&Tombstone, &Removal)| {
-            let under_way = removal.cause != Cause::Retired && removal.state != RemovalState::Done;
+            let under_way = removal.cause != Cause::Retired && !removal.is_done();
             under_way && removal.policy != ORPHAN && !change.tombstones.contains_key(*tombstone)
         };
         self.removals.iter().filter(orphans).map(|(tombstone, _)| tombstone.clone()).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

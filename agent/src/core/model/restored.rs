@@ -132,7 +132,7 @@ impl Model {
             || self.is_set_back_at(key)
             || self.desired.get(key).is_some()
             // An approval was for the object that was there before.
-            || self.open_removals_of(key).any(|(_, removal)| removal.cause != Cause::Approved)
+            || self.open_removals_of(key).any(|(_, removal)| removal.cause() != Cause::Approved)
             || self.objects.get(key).is_some_and(|object| object.is_known_as(uid))
         {
             return false;

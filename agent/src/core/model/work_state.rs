@@ -1,11 +1,6 @@
-//! Where an object is in the work: when its turn is, what is under way, and how its entry fares.
+//! Where an object is in the work: when its [`Turn`] is, what is under way, and how its entry fares.
 //!
 //! ```text
-//!                    enqueue                  wait
-//!  Queued { wave } ◀───────── ┌────────────┐ ──────▶ Waiting { until }         turn
-//!         └─────────────────▶ │    Idle    │ ◀─────────────┘
-//!          dequeue, take_turn └────────────┘    dequeue
-//!
 //!                              begin
 //!                  none ─────────────────────▶ op                              in flight
 //!                   ▲           end            │
@@ -30,6 +25,7 @@
 
 use tideline_common::Monotonic;
 
+use super::turn::Turn;
 use crate::core::interface::effect::OpId;
 
 #[derive(Debug, Default)]
@@ -38,18 +34,6 @@ pub(in crate::core) struct WorkState {
     in_flight: Option<OpId>,
     tried: bool,
     failures: u32,
-}
-
-/// When an object has its next turn. `Work` has the queue and the retries in order; what is said here is how it finds them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::core) enum Turn {
-    /// When something happens to it.
-    #[default]
-    Idle,
-    /// As soon as its wave may go.
-    Queued { wave: i32 },
-    /// Then, or when something happens to it.
-    Waiting { until: Monotonic },
 }
 
 /// All that there is to know of an object which is not in flight, did not fail, and does not wait for another try.
@@ -74,7 +58,7 @@ impl WorkState {
 
     /// Whether it waits for its next try.
     pub(in crate::core) const fn is_waiting(&self) -> bool {
-        matches!(self.turn, Turn::Waiting { .. })
+        self.turn.is_waiting()
     }
 
     pub(in crate::core) const fn in_flight(&self) -> Option<OpId> {
@@ -107,26 +91,23 @@ impl WorkState {
 
     /// It is in the queue now.
     pub(in crate::core) fn enqueue(&mut self, wave: i32) {
-        debug_assert_eq!(self.turn, Turn::Idle, "it is taken from where it was before");
-        self.turn = Turn::Queued { wave };
+        self.turn.enqueue(wave);
     }
 
     /// It waits for its next try now.
     pub(in crate::core) fn wait(&mut self, until: Monotonic) {
-        debug_assert_eq!(self.turn, Turn::Idle, "it is taken from where it was before");
-        self.turn = Turn::Waiting { until };
+        self.turn.wait(until);
     }
 
     /// It has no turn any more. Returns the one that it had, which is to be struck from the queue or the retries.
     #[must_use]
     pub(in crate::core) fn dequeue(&mut self) -> Turn {
-        std::mem::take(&mut self.turn)
+        self.turn.dequeue()
     }
 
     /// It was the first of the queue, and has its turn.
     pub(in crate::core) fn take_turn(&mut self) {
-        debug_assert!(matches!(self.turn, Turn::Queued { .. }), "it is in the queue as it says");
-        self.turn = Turn::Idle;
+        self.turn.take();
     }
 
     /// An operation is under way, and no other begins before it has ended.

@@ -23,7 +23,7 @@ use crate::core::interface::write::{AgentMode, RemovalPolicy, Write};
 use crate::core::model::Model;
 use crate::core::model::key_ref::KeyRef;
 use crate::core::model::object::{Object, Outcome, ReportDigest, Status};
-use crate::core::model::removal::RemovalState;
+use crate::core::model::removal::{Removal, RemovalState};
 use crate::core::{Core, Phase};
 
 mod class;
@@ -423,7 +423,7 @@ impl Core {
     }
 
     fn removal_acknowledged(&mut self, now: Monotonic, tombstone: &Tombstone) {
-        if self.model.removals.get(tombstone).is_some_and(|removal| removal.state == RemovalState::Done) {
+        if self.model.removals.get(tombstone).is_some_and(Removal::is_done) {
             self.model.disk.write(Write::Removed(tombstone.clone()));
             self.forget_removal(tombstone);
             // An object of ours may exist that the removal was not about.
@@ -451,7 +451,7 @@ impl Core {
         }
         self.reporting.reports.everything(names.iter(), now);
         self.repeat_associated(now);
-        let done = self.model.removals.iter().filter(|(_, removal)| removal.state == RemovalState::Done);
+        let done = self.model.removals.iter().filter(|(_, removal)| removal.is_done());
         let done: Vec<_> = done.map(|(tombstone, _)| tombstone.clone()).collect();
         let (overtaken, removed): (Vec<_>, Vec<_>) =
             done.into_iter().partition(|tombstone| self.model.is_assigned_again(tombstone));
@@ -544,10 +544,9 @@ fn leaving(model: &Model, key: &ObjectKey, object: &Object) -> Option<(Uid, Prog
     let mut removals = model.removals_of(key).peekable();
     if removals.peek().is_some() {
         // A held removal waits for a person; the other removals of the key wait for it.
-        let (tombstone, removal) = removals
-            .filter(|(_, removal)| removal.state != RemovalState::Done)
-            .max_by_key(|(_, removal)| matches!(removal.state, RemovalState::Held(..)))?;
-        let (progress, reason, message) = match &removal.state {
+        let (tombstone, removal) =
+            removals.filter(|(_, removal)| !removal.is_done()).max_by_key(|(_, removal)| removal.is_held())?;
+        let (progress, reason, message) = match removal.state() {
             RemovalState::Waiting | RemovalState::Done => (Progress::Deleting, None, String::new()),
             RemovalState::WaitingForWave(what) => (Progress::Deleting, Some(Reason::WaitingForWave), what.clone()),
             RemovalState::Finalizing => (Progress::Deleting, Some(Reason::Finalizing), String::new()),

@@ -20,7 +20,7 @@ use crate::core::Core;
 use crate::core::interface::effect::{Effect, Effects};
 use crate::core::interface::op_result::{Failure, NotDone};
 use crate::core::interface::write::AppliedRecord;
-use crate::core::model::removal::Cause;
+use crate::core::model::removal::{Cause, Removal};
 use crate::core::model::seen::Seen;
 use crate::core::work::result::Step;
 
@@ -30,7 +30,7 @@ impl Core {
         if self.model.decommission != how {
             self.model.decommission = how;
             if how == Decommission::No {
-                let retired = self.model.removals.iter().filter(|(_, removal)| removal.cause == Cause::Retired);
+                let retired = self.model.removals.iter().filter(|(_, removal)| removal.cause() == Cause::Retired);
                 for removal in retired.map(|(removal, _)| removal.clone()).collect::<Vec<_>>() {
                     // An operation in flight at this moment ends as the cluster answers.
                     if !self.is_removing(&removal) {
@@ -38,8 +38,7 @@ impl Core {
                     }
                 }
             } else {
-                let spared = self.model.removals.values_mut().filter(|removal| removal.is_spared());
-                spared.for_each(|removal| removal.cause = Cause::Retired);
+                self.model.removals.values_mut().for_each(Removal::retire);
             }
             // Held removals may go now, or their objects are orphaned.
             for key in self.model.objects.keys().cloned().collect::<Vec<_>>() {
@@ -65,8 +64,8 @@ impl Core {
         let perhaps_gone = seen.is_none_or(|seen| seen.deleting);
         drop(object);
         match self.model.removals.get_mut(removal) {
-            Some(state) if recorded && (perhaps_gone || state.failures > 0) => {
-                state.cause = Cause::Spared;
+            Some(state) if recorded && (perhaps_gone || state.failures() > 0) => {
+                state.spare();
                 self.enqueue_removals(&removal.key);
             }
             Some(_) | None => self.let_stand(now, removal),
@@ -116,7 +115,7 @@ impl Core {
     ) -> bool {
         let failed = if let Err(NotDone::Failed(Failure { reason, .. })) = result { Some(*reason) } else { None };
         let unanswered = matches!(failed, Some(Reason::Unavailable | Reason::Throttled));
-        match self.model.removals.get(removal).map(|state| state.cause) {
+        match self.model.removals.get(removal).map(Removal::cause) {
             Some(Cause::Retired) => {}
             // It cannot be read: what the journal says counts.
             Some(Cause::Spared) if failed.is_some() && !unanswered => {
@@ -134,7 +133,7 @@ impl Core {
                 let goes_on = self.model.decommission != Decommission::No;
                 if !goes_on {
                     if let Some(state) = self.model.removals.get_mut(removal).filter(|_| unanswered) {
-                        state.failures = state.failures.max(1);
+                        state.fail_at_least(1);
                     }
                     self.spare(now, removal);
                 }

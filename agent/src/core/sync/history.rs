@@ -18,7 +18,7 @@ use crate::core::decide::remove::Verdict;
 use crate::core::interface::write::Write;
 use crate::core::model::change::Change;
 use crate::core::model::namespace_of;
-use crate::core::model::removal::{JournalAge, Removal, RemovalState};
+use crate::core::model::removal::{JournalAge, Removal};
 
 const BROKEN: &str = "the hub lost history that its clusters have seen; this agent removes nothing until its newer store is \
      restored, or the loss is accepted with tideline-hub history accept";
@@ -60,7 +60,7 @@ impl Core {
     pub(in crate::core) fn lapsed_by(&self, change: &Change) -> Vec<Tombstone> {
         let raised = self.sync.floor().is_some_and(|floor| floor.version.epoch < change.accepted.set.version.epoch);
         let lapses = |(removal, state): &(&Tombstone, &Removal)| {
-            let open = !matches!(state.state, RemovalState::Done | RemovalState::Finalizing);
+            let open = !state.is_done() && !state.is_finalizing();
             raised && open && !change.tombstones.contains_key(*removal)
         };
         self.model.removals.iter().filter(lapses).map(|(removal, _)| removal.clone()).collect()

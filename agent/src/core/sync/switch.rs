@@ -11,7 +11,7 @@ use crate::core::interface::effect::Effects;
 use crate::core::interface::write::{RemovalPolicy, Write};
 use crate::core::model::change::Change;
 use crate::core::model::disk::Then;
-use crate::core::model::removal::{Cause, ORPHAN, RemovalState};
+use crate::core::model::removal::{Cause, ORPHAN, Removal};
 
 /// Entries that came at once after which the maps by key are packed: a thousand leave some 70 KB of gaps.
 const PACK_MIN: usize = 1_000;
@@ -31,8 +31,8 @@ impl Core {
             // The hub's answer about an earlier removal is not about this one.
             self.reporting.reports.forget_removed(tombstone);
             self.reporting.reports.forget_overtaken(tombstone);
-            let known = self.model.removals.get(tombstone).filter(|removal| removal.state != RemovalState::Done);
-            if known.is_none_or(|removal| removal.cause != Cause::Unassigned || removal.policy != *policy) {
+            let known = self.model.removals.get(tombstone).filter(|removal| !removal.is_done());
+            if known.is_none_or(|removal| removal.cause() != Cause::Unassigned || removal.policy() != *policy) {
                 self.model.disk.write(Write::Removing { tombstone: tombstone.clone(), policy: *policy });
             }
         }
@@ -60,7 +60,7 @@ impl Core {
         }
         for removal in self.model.left_by_keeping(&change) {
             if let Some(removal) = self.model.removals.get_mut(&removal) {
-                removal.policy = ORPHAN;
+                removal.govern(ORPHAN);
             }
         }
         let Change { accepted, put, remove, policies, tombstones, left_at, terminal, decommission } = change;
@@ -84,8 +84,8 @@ impl Core {
         }
         for (tombstone, policy) in &tombstones {
             // New entries are judged by the policies of now.
-            if let Some(removal) = self.model.removals.get_mut(tombstone).filter(|it| it.state != RemovalState::Done) {
-                removal.policy = *policy;
+            if let Some(removal) = self.model.removals.get_mut(tombstone) {
+                removal.govern(*policy);
             }
         }
         let mut unnamed = Vec::new();
@@ -97,7 +97,7 @@ impl Core {
         for entry in put {
             let again = Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() };
             unnamed.extend(self.put_entry(entry));
-            if self.model.removals.get(&again).is_some_and(|removal| removal.state == RemovalState::Done) {
+            if self.model.removals.get(&again).is_some_and(Removal::is_done) {
                 // It was removed while this was fetched.
                 self.reporting.reports.overtaken(again.clone(), now);
             }
@@ -111,7 +111,7 @@ impl Core {
             self.asked_again(now, &tombstone, left);
             self.put_removal(tombstone.clone(), policy, former.as_deref(), Cause::Unassigned);
             if let Some(removal) = self.model.removals.get_mut(&tombstone) {
-                removal.left = left;
+                removal.set_left(left);
             }
             self.enqueue(&key);
             self.dirty(&key, now);
@@ -150,7 +150,7 @@ impl Core {
         let key = entry.key.clone();
         let unnamed = self.drop_entry_before(&key);
         let again = Tombstone { key: key.clone(), source: entry.source.uid.clone() };
-        match self.model.removals.get(&again).map(|removal| removal.policy) {
+        match self.model.removals.get(&again).map(Removal::policy) {
             // Nothing says that it was ever unassigned.
             Some(RemovalPolicy::Absence(_)) => self.void_removal(&again),
             Some(RemovalPolicy::Tombstone(_)) => self.comes_back(&again),
@@ -198,8 +198,8 @@ impl Core {
     /// A removal is asked for that was done, and the hub has not acknowledged it. If its source was assigned in between, which
     /// a tombstone of another set says, it is another removal; else the hub may not know that it was done.
     fn asked_again(&mut self, now: Monotonic, tombstone: &Tombstone, left: Option<Version>) {
-        let done = self.model.removals.get(tombstone).filter(|removal| removal.state == RemovalState::Done);
-        let Some(known) = done.map(|removal| removal.left) else { return };
+        let done = self.model.removals.get(tombstone).filter(|removal| removal.is_done());
+        let Some(known) = done.map(Removal::left) else { return };
         if left.is_none() || known != left {
             self.forget_removal(tombstone);
         } else if self.model.is_assigned_again(tombstone) {

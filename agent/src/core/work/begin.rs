@@ -45,8 +45,7 @@ impl Core {
         }
         while let Some(tombstone) = self.work.take_removal_retry(now) {
             if let Some(removal) = self.model.removals.get_mut(&tombstone) {
-                removal.retry_at = None;
-                self.work.enqueue_removal(removal.wave, tombstone);
+                self.work.enqueue_removal(removal, &tombstone);
             }
         }
         if self.begins(now) {

@@ -21,7 +21,7 @@ use crate::core::model::key_ref::KeyRef;
 use crate::core::model::object::{Object, may_be_stuck};
 use crate::core::model::objects::Objects;
 use crate::core::model::removal::Removal;
-use crate::core::model::work_state::Turn;
+use crate::core::model::turn::Turn;
 
 /// Between two passes over everything that is not known to be at rest. Events should make them needless.
 const PASS_EVERY: Duration = Duration::from_mins(10);
@@ -185,8 +185,11 @@ impl Work {
 
 /// Removals, and when each is judged.
 impl Work {
-    pub(in crate::core) fn enqueue_removal(&mut self, wave: i32, tombstone: Tombstone) {
-        self.removals.insert((Reverse(wave), tombstone));
+    /// Has a removal judged as soon as its wave may go.
+    pub(in crate::core) fn enqueue_removal(&mut self, removal: &mut Removal, tombstone: &Tombstone) {
+        self.dequeue_removal(removal, tombstone);
+        removal.enqueue();
+        self.removals.insert((Reverse(removal.wave()), tombstone.clone()));
     }
 
     /// As [`Objects::pack`], for removals that came all at once.
@@ -194,21 +197,23 @@ impl Work {
         self.removals = std::mem::take(&mut self.removals).into_iter().collect();
     }
 
-    pub(in crate::core) fn unqueue_removal(&mut self, wave: i32, tombstone: &Tombstone) {
-        self.removals.remove(&(Reverse(wave), tombstone.clone()));
-    }
-
-    /// A removal does not wait for its next try any longer.
-    pub(in crate::core) fn wake_removal(&mut self, removal: &mut Removal, tombstone: &Tombstone) {
-        if let Some(at) = removal.retry_at.take() {
-            self.removal_retries.remove(&(at, tombstone.clone()));
+    /// Takes a removal out of queue and retries.
+    pub(in crate::core) fn dequeue_removal(&mut self, removal: &mut Removal, tombstone: &Tombstone) {
+        match removal.dequeue() {
+            Turn::Queued { wave } => {
+                self.removals.remove(&(Reverse(wave), tombstone.clone()));
+            }
+            Turn::Waiting { until } => {
+                self.removal_retries.remove(&(until, tombstone.clone()));
+            }
+            Turn::Idle => {}
         }
     }
 
     /// Has a removal tried again by then, and not before that.
     pub(in crate::core) fn retry_removal(&mut self, removal: &mut Removal, tombstone: &Tombstone, at: Monotonic) {
-        self.forget_removal(removal, tombstone);
-        removal.retry_at = Some(at);
+        self.dequeue_removal(removal, tombstone);
+        removal.back_off(at);
         self.removal_retries.insert((at, tombstone.clone()));
     }
 
@@ -218,24 +223,23 @@ impl Work {
         self.removal_retries.pop_first().map(|(_, tombstone)| tombstone)
     }
 
-    pub(in crate::core) fn forget_removal(&mut self, removal: &Removal, tombstone: &Tombstone) {
-        self.unqueue_removal(removal.wave, tombstone);
-        if let Some(at) = removal.retry_at {
-            self.removal_retries.remove(&(at, tombstone.clone()));
-        }
-    }
-
-    /// The first removal and its wave, unless that has to wait.
-    pub(in crate::core) fn first_removal(&self, now: Monotonic) -> Option<(i32, Tombstone)> {
+    /// The first removal, unless its wave has to wait.
+    pub(in crate::core) fn first_removal(&self, now: Monotonic) -> Option<Tombstone> {
         let (Reverse(wave), tombstone) = self.removals.first()?;
         let waits = self.removal_waves.awaited_by(now, *wave).is_some() || !self.all_tried();
-        (!waits).then(|| (*wave, tombstone.clone()))
+        (!waits).then(|| tombstone.clone())
     }
 
-    pub(in crate::core) fn next_removal(&mut self) -> Next<Tombstone> {
+    pub(in crate::core) fn next_removal(&mut self, removals: &mut BTreeMap<Tombstone, Removal>) -> Next<Tombstone> {
         let Some((_, tombstone)) = self.removals.first() else { return Next::None };
         let admission = self.limiter.admits(&tombstone.key);
-        next(admission, &mut self.limiter, || self.removals.pop_first().map(|(_, tombstone)| tombstone))
+        next(admission, &mut self.limiter, || {
+            let (_, tombstone) = self.removals.pop_first()?;
+            if let Some(removal) = removals.get_mut(&tombstone) {
+                removal.take_turn();
+            }
+            Some(tombstone)
+        })
     }
 
     /// A removal of this wave waits for the disk.

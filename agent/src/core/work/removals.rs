@@ -9,7 +9,7 @@ use crate::core::Core;
 use crate::core::decide::approve::is_approved_in_advance;
 use crate::core::decide::remove::wave_of;
 use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
-use crate::core::model::removal::{Cause, Removal, RemovalState};
+use crate::core::model::removal::{Cause, Moved, Removal};
 
 impl Core {
     pub(in crate::core) fn put_removal(
@@ -28,29 +28,21 @@ impl Core {
         let counts = assigned.is_none();
         if let Some(removal) = self.model.removals.get_mut(&tombstone) {
             if cause == Cause::Unassigned {
-                removal.cause = cause;
-                removal.policy = policy;
+                removal.unassign(policy);
             }
-            let open = removal.state != RemovalState::Done;
+            let open = !removal.is_done();
             // It may have been assigned again meanwhile, and does not count then.
             if counts && open && cause == Cause::Unassigned && !is_approved_in_advance(&self.model, &tombstone) {
                 self.guards.fuse.ask(tombstone);
             }
             return;
         }
-        let version = former.map(|entry| Arc::clone(&entry.version));
-        self.model.kinds.refer(key, version.as_ref().unwrap_or(&Arc::default()));
+        self.model.kinds.refer(key, former.map_or(&Arc::default(), |entry| &entry.version));
         let record = self.model.objects.at(key).record.as_ref();
         let recorded = record.filter(|record| record.source == tombstone.source).and_then(|record| record.wave);
-        let removal = Removal {
-            cause,
-            policy,
-            last: former.map(|entry| entry.policy),
-            wave: former.map(|entry| entry.wave).or(recorded).unwrap_or_else(|| wave_of(&key.kind)),
-            version,
-            ..Removal::default()
-        };
-        self.work.enqueue_removal(removal.wave, tombstone.clone());
+        let wave = former.map(|entry| entry.wave).or(recorded).unwrap_or_else(|| wave_of(&key.kind));
+        let mut removal = Removal::new(cause, policy, wave, former);
+        self.work.enqueue_removal(&mut removal, &tombstone);
         self.model.removals.insert(tombstone.clone(), removal);
         if counts && !is_approved_in_advance(&self.model, &tombstone) {
             self.guards.fuse.ask(tombstone);
@@ -65,10 +57,10 @@ impl Core {
 
     /// The hub knows that the removal is done, or it is void.
     pub(in crate::core) fn forget_removal(&mut self, tombstone: &Tombstone) {
-        if let Some(removal) = self.model.removals.remove(tombstone) {
-            self.work.forget_removal(&removal, tombstone);
-            if removal.state == RemovalState::Finalizing {
-                self.work.finalized(removal.wave);
+        if let Some(mut removal) = self.model.removals.remove(tombstone) {
+            self.work.dequeue_removal(&mut removal, tombstone);
+            if removal.is_finalizing() {
+                self.work.finalized(removal.wave());
             }
             self.model.kinds.unrefer(&tombstone.key);
         }
@@ -81,10 +73,10 @@ impl Core {
     /// No object of the source has its key any more.
     pub(in crate::core) fn removal_done(&mut self, now: Monotonic, tombstone: &Tombstone) {
         let Some(removal) = self.model.removals.get_mut(tombstone) else { return };
-        if std::mem::replace(&mut removal.state, RemovalState::Done) == RemovalState::Finalizing {
-            self.work.finalized(removal.wave);
+        if removal.end() == Moved::OutOfFinalizing {
+            self.work.finalized(removal.wave());
         }
-        self.work.wake_removal(removal, tombstone);
+        self.work.dequeue_removal(removal, tombstone);
         self.guards.fuse.withdraw(tombstone);
         // It was used: an object that reappears there needs another one.
         self.guards.approvals.strike(tombstone);
@@ -182,7 +174,7 @@ impl Core {
 
     /// Whether a removal that rests on its approval alone, or on the decommission, may not go on, because that has ended.
     pub(super) fn lapses(&mut self, now: Monotonic, removal: &Tombstone) -> bool {
-        match self.model.removals.get(removal).map(|state| state.cause) {
+        match self.model.removals.get(removal).map(Removal::cause) {
             Some(Cause::Approved) if !self.guards.approvals.speaks_of(now, removal) => {
                 self.guards.approvals.strike(removal);
                 self.dirty(&removal.key, now);

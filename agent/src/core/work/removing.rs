@@ -19,7 +19,7 @@ use crate::core::interface::effect::{Effects, Op};
 use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
 use crate::core::model::disk::Then;
 use crate::core::model::object::{Me, Object};
-use crate::core::model::removal::RemovalState;
+use crate::core::model::removal::{Moved, Removal};
 use crate::core::model::seen::Seen;
 
 /// The result of a live read that was made for a removal.
@@ -35,42 +35,31 @@ pub(in crate::core) enum LiveRead {
 
 impl Core {
     pub(in crate::core) fn enqueue_removals(&mut self, key: &ObjectKey) {
-        let open: Vec<Tombstone> = self
-            .model
-            .removals_of(key)
-            .filter(|(_, removal)| removal.state != RemovalState::Done)
-            .map(|(tombstone, _)| tombstone.clone())
-            .collect();
-        for tombstone in open {
-            if let Some(removal) = self.model.removals.get_mut(&tombstone) {
-                self.work.wake_removal(removal, &tombstone);
-                self.work.enqueue_removal(removal.wave, tombstone);
-            }
-        }
+        self.enqueue_removals_that(key, |removal| !removal.is_done());
     }
 
     /// Queues the removals that found an operation under way; not those that wait for their retry.
     pub(in crate::core) fn resume_removals(&mut self, key: &ObjectKey) {
-        let waiting: Vec<(i32, Tombstone)> = self
-            .model
-            .removals_of(key)
-            .filter(|(_, removal)| removal.state != RemovalState::Done && removal.retry_at.is_none())
-            .map(|(tombstone, removal)| (removal.wave, tombstone.clone()))
-            .collect();
-        for (wave, tombstone) in waiting {
-            self.work.enqueue_removal(wave, tombstone);
+        self.enqueue_removals_that(key, |removal| !removal.is_done() && !removal.is_backing_off());
+    }
+
+    fn enqueue_removals_that(&mut self, key: &ObjectKey, are_due: impl Fn(&Removal) -> bool) {
+        let due = self.model.removals_of(key).filter(|(_, removal)| are_due(removal));
+        for tombstone in due.map(|(tombstone, _)| tombstone.clone()).collect::<Vec<_>>() {
+            if let Some(removal) = self.model.removals.get_mut(&tombstone) {
+                self.work.enqueue_removal(removal, &tombstone);
+            }
         }
     }
 
     pub(in crate::core) fn next_removal(&mut self, now: Monotonic) -> Option<Tombstone> {
         loop {
-            let (wave, tombstone) = self.work.first_removal(now)?;
+            let tombstone = self.work.first_removal(now)?;
             if let Some(what) = self.guards.gates.holds_removal(&self.model, &tombstone) {
-                self.work.unqueue_removal(wave, &tombstone);
-                self.removal_state(now, &tombstone, RemovalState::WaitingForWave(what));
+                self.removal_waits_for_wave(now, &tombstone, what);
                 continue;
             }
-            match self.work.next_removal() {
+            match self.work.next_removal(&mut self.model.removals) {
                 Next::Admitted(tombstone) => return Some(tombstone),
                 // Its webhooks are asked about deletions, too.
                 Next::Stuck(tombstone) => self.retry_removal(now, &tombstone, None),
@@ -106,7 +95,7 @@ impl Core {
             return;
         }
         if self.model.is_set_back_at(key) {
-            self.removal_state(now, tombstone, RemovalState::Held(Reason::Unavailable, NAMESPACE_SET_BACK.to_owned()));
+            self.removal_is_held(now, tombstone, Reason::Unavailable, NAMESPACE_SET_BACK.to_owned());
             return self.retry_removal(now, tombstone, None);
         }
         if self.model.is_spared(tombstone) {
@@ -119,7 +108,7 @@ impl Core {
             return;
         };
         // A removal that passed the fuse is taken up again when that is on disk.
-        if removal.state == RemovalState::Done || self.guards.fuse.is_saving(tombstone) {
+        if removal.is_done() || self.guards.fuse.is_saving(tombstone) {
             return;
         }
         // Nor is it orphaned, or read again for that, before the journal has it.
@@ -140,7 +129,7 @@ impl Core {
             entry,
             record,
             assigned: entry.and_then(|entry| self.model.policies.get(&entry.policy)).map(|policy| &**policy),
-            policy: removal.policy,
+            policy: removal.policy(),
             applied: record.and_then(|record| self.model.policies.get(&record.policy)).map(|policy| &**policy),
             seen: live.as_deref().or(object.seen()),
             unshown: object.presence.is_unshown(),
@@ -153,11 +142,11 @@ impl Core {
         });
         let version = self.model.version_of(tombstone, removal, record);
         let impersonate = record.and_then(|record| record.impersonate.clone());
-        let purpose = Purpose::Remove { tombstone: tombstone.clone(), wave: removal.wave };
+        let purpose = Purpose::Remove { tombstone: tombstone.clone(), wave: removal.wave() };
         let again = entry.is_some_and(|entry| entry.source.uid == tombstone.source);
-        let void = again && matches!(removal.policy, RemovalPolicy::Absence(_));
+        let void = again && matches!(removal.policy(), RemovalPolicy::Absence(_));
         let empty = live.is_none() && object.seen().is_none();
-        if again && !void && removal.state == RemovalState::Finalizing && live.is_none() {
+        if again && !void && removal.is_finalizing() && live.is_none() {
             // Its deletion was accepted: a list from before shows it as it was.
             return self.read_for_removal(now, tombstone, out);
         }
@@ -172,7 +161,7 @@ impl Core {
             Verdict::Inspect => self.execute(now, key, purpose, Op::Inspect { key: key.clone(), version }, out),
             Verdict::TransferOwnership | Verdict::Wait => {
                 if !again {
-                    self.removal_state(now, tombstone, RemovalState::Waiting);
+                    self.removal_waits(now, tombstone);
                 }
                 // One that passed the fuse is taken up again when that is on disk.
                 if live.is_some() && !self.guards.fuse.is_saving(tombstone) {
@@ -184,15 +173,13 @@ impl Core {
             Verdict::Forget => {
                 // The key is not free before the object of another source is gone. The removal of that is judged first:
                 // reading the key for this one would delay it.
-                let other =
-                    self.model.other_removal(tombstone).filter(|(_, removal)| removal.state != RemovalState::Done);
-                if let Some((other, due)) = other.map(|(other, removal)| (other, removal.retry_at.is_none())) {
-                    self.removal_state(now, tombstone, RemovalState::Waiting);
+                let other = self.model.other_removal(tombstone).filter(|(_, removal)| !removal.is_done());
+                if let Some((other, due)) = other.map(|(other, removal)| (other, !removal.is_backing_off())) {
+                    self.removal_waits(now, tombstone);
                     if due && self.guards.gates.holds_removal(&self.model, &other).is_none() {
                         self.begin_removal(now, me, &other, LiveRead::Nothing, out);
                     }
-                    let waits =
-                        self.model.removals.get(&other).is_some_and(|removal| removal.state != RemovalState::Done);
+                    let waits = self.model.removals.get(&other).is_some_and(|removal| !removal.is_done());
                     let idle = self.model.objects.get(key).is_some_and(|object| !object.work.is_in_flight());
                     if !waits {
                         // Its end has freed the key already.
@@ -208,12 +195,12 @@ impl Core {
                 self.removal_done(now, tombstone);
             }
             Verdict::Hold(Reason::Finalizing) => {
-                self.removal_state(now, tombstone, RemovalState::Finalizing);
+                self.removal_finalizes(now, tombstone);
                 self.retry_removal(now, tombstone, None);
             }
             Verdict::Hold(reason) => {
                 let message = if reason == Reason::AgentTooOld { ILLEGIBLE } else { "" };
-                self.removal_state(now, tombstone, RemovalState::Held(reason, message.to_owned()));
+                self.removal_is_held(now, tombstone, reason, message.to_owned());
                 self.retry_removal(now, tombstone, None);
             }
         }
@@ -230,7 +217,7 @@ impl Core {
             return;
         };
         let version = self.model.version_of(tombstone, removal, object.record.as_ref());
-        let purpose = Purpose::ReadForRemoval { tombstone: tombstone.clone(), wave: removal.wave };
+        let purpose = Purpose::ReadForRemoval { tombstone: tombstone.clone(), wave: removal.wave() };
         drop(object);
         self.execute(now, key, purpose, Op::Get { key: key.clone(), version }, out);
     }
@@ -246,7 +233,7 @@ impl Core {
         out: &mut Effects,
     ) {
         let unseen = self.model.objects.get(key).is_some_and(|object| object.seen().is_none());
-        let due = self.model.overtaken(key).find(|(_, removal)| removal.retry_at.is_none());
+        let due = self.model.overtaken(key).find(|(_, removal)| !removal.is_backing_off());
         let tombstone = due.map(|(tombstone, _)| tombstone.clone());
         if let (true, Some(found), Some(tombstone)) = (unseen, found, tombstone) {
             self.begin_removal(now, me, &tombstone, LiveRead::There(Box::new(found)), out);
@@ -256,10 +243,8 @@ impl Core {
     /// The object is assigned again: it is not deleted any more, and nothing holds its removal.
     pub(in crate::core) fn comes_back(&mut self, tombstone: &Tombstone) {
         self.guards.fuse.withdraw(tombstone);
-        if let Some(removal) = self.model.removals.get_mut(tombstone)
-            && matches!(removal.state, RemovalState::Held(..))
-        {
-            removal.state = RemovalState::Waiting;
+        if let Some(removal) = self.model.removals.get_mut(tombstone) {
+            removal.come_back();
         }
     }
 
@@ -328,31 +313,28 @@ impl Core {
             if other != *tombstone
                 && let Some(what) = self.guards.gates.holds_removal(&self.model, &other)
             {
-                if let Some(removal) = self.model.removals.get(&other) {
-                    self.work.unqueue_removal(removal.wave, &other);
-                }
-                self.removal_state(now, &other, RemovalState::WaitingForWave(what));
+                self.removal_waits_for_wave(now, &other, what);
             }
         }
     }
 
     /// A wave that a removal waited for is over. Removals freed with it are judged with it.
     pub(in crate::core) fn resume_freed(&mut self, now: Monotonic, tombstone: Tombstone) {
-        let Some(removal) = self.model.removals.get(&tombstone) else { return };
-        let (wave, open) = (removal.wave, removal.state != RemovalState::Done);
-        if matches!(removal.state, RemovalState::WaitingForWave(_)) {
-            self.removal_state(now, &tombstone, RemovalState::Waiting);
+        let Some(removal) = self.model.removals.get(&tombstone).filter(|removal| !removal.is_done()) else { return };
+        if removal.waits_for_wave() {
+            self.removal_waits(now, &tombstone);
         }
-        if open && self.model.desired.get(&tombstone.key).is_none() && !is_approved_in_advance(&self.model, &tombstone)
-        {
+        if self.model.desired.get(&tombstone.key).is_none() && !is_approved_in_advance(&self.model, &tombstone) {
             self.guards.fuse.ask(tombstone.clone());
         }
-        self.work.enqueue_removal(wave, tombstone);
+        if let Some(removal) = self.model.removals.get_mut(&tombstone) {
+            self.work.enqueue_removal(removal, &tombstone);
+        }
     }
 
     /// Has the journal know what passed before that is used: a restart must not restart the hour.
     fn keep_passed(&mut self, now: Monotonic, number: u64, tombstone: &Tombstone) {
-        let Some(wave) = self.model.removals.get(tombstone).map(|removal| removal.wave) else { return };
+        let Some(wave) = self.model.removals.get(tombstone).map(Removal::wave) else { return };
         // It is under way, so that no lower wave begins.
         self.work.hold_wave(now, wave);
         self.model.disk.write(Write::Passed { number, tombstone: tombstone.clone() });
@@ -385,36 +367,50 @@ impl Core {
         }
     }
 
-    pub(in crate::core) fn removal_state(&mut self, now: Monotonic, tombstone: &Tombstone, state: RemovalState) {
-        let refusal = match &state {
-            RemovalState::Held(Reason::Forbidden, message) => Some(&**message),
-            RemovalState::Held(..)
-            | RemovalState::Waiting
-            | RemovalState::WaitingForWave(_)
-            | RemovalState::Finalizing
-            | RemovalState::Done => None,
-        };
+    /// It has its turn, or what must come first is under way.
+    pub(super) fn removal_waits(&mut self, now: Monotonic, tombstone: &Tombstone) {
+        self.model.forbidden_kinds.clear(&tombstone.key);
+        self.removal_moves(now, tombstone, Removal::wait);
+    }
+
+    /// It leaves the queue until that wave is over, and is not counted against the fuse.
+    fn removal_waits_for_wave(&mut self, now: Monotonic, tombstone: &Tombstone, what: String) {
+        self.model.forbidden_kinds.clear(&tombstone.key);
+        self.guards.fuse.excuse(tombstone);
+        if let Some(removal) = self.model.removals.get_mut(tombstone) {
+            self.work.dequeue_removal(removal, tombstone);
+        }
+        self.removal_moves(now, tombstone, |removal| removal.wait_for_wave(what));
+    }
+
+    /// The object is being deleted, and waits for its finalizers.
+    pub(super) fn removal_finalizes(&mut self, now: Monotonic, tombstone: &Tombstone) {
+        self.model.forbidden_kinds.clear(&tombstone.key);
+        self.guards.fuse.excuse(tombstone);
+        self.removal_moves(now, tombstone, Removal::finalize);
+    }
+
+    /// The last look or try came to this. A removal that only failed is still to be done, and counts against the fuse.
+    pub(super) fn removal_is_held(&mut self, now: Monotonic, tombstone: &Tombstone, reason: Reason, message: String) {
+        let refusal = (reason == Reason::Forbidden).then_some(&*message);
         self.model.forbidden_kinds.heard(&tombstone.key, refusal);
-        match &state {
-            RemovalState::Held(Reason::NotEmpty, _) | RemovalState::WaitingForWave(_) | RemovalState::Finalizing => {
-                self.guards.fuse.excuse(tombstone);
-            }
-            RemovalState::Held(Reason::HistoryLost, _) => self.guards.fuse.pause(tombstone),
-            // A removal that only failed is still to be done.
-            RemovalState::Held(..) | RemovalState::Waiting | RemovalState::Done => {}
+        if reason == Reason::NotEmpty {
+            self.guards.fuse.excuse(tombstone);
+        } else if reason == Reason::HistoryLost {
+            self.guards.fuse.pause(tombstone);
         }
-        if let Some(removal) = self.model.removals.get_mut(tombstone)
-            && removal.state != state
-        {
-            let wave = removal.wave;
-            let former = std::mem::replace(&mut removal.state, state);
-            if former == RemovalState::Finalizing {
-                self.work.finalized(wave);
-            } else if removal.state == RemovalState::Finalizing {
-                self.work.finalizes(now, wave);
-            }
-            self.dirty(&tombstone.key, now);
+        self.removal_moves(now, tombstone, |removal| removal.hold(reason, message));
+    }
+
+    fn removal_moves(&mut self, now: Monotonic, tombstone: &Tombstone, go: impl FnOnce(&mut Removal) -> Moved) {
+        let Some(removal) = self.model.removals.get_mut(tombstone) else { return };
+        match go(removal) {
+            Moved::Nowhere => return,
+            Moved::Elsewhere => {}
+            Moved::IntoFinalizing => self.work.finalizes(now, removal.wave()),
+            Moved::OutOfFinalizing => self.work.finalized(removal.wave()),
         }
+        self.dirty(&tombstone.key, now);
     }
 
     pub(in crate::core) fn retry_removal(
@@ -424,10 +420,10 @@ impl Core {
         not_before: Option<Duration>,
     ) {
         let Some(removal) = self.model.removals.get_mut(tombstone) else { return };
-        removal.failures = removal.failures.saturating_add(1);
-        let wait = self.jitter.half(removal.failures, RETRY.0, RETRY.1).max(not_before.unwrap_or_default());
+        removal.fail();
+        let wait = self.jitter.half(removal.failures(), RETRY.0, RETRY.1).max(not_before.unwrap_or_default());
         self.work.retry_removal(removal, tombstone, now + wait);
-        let (failures, state) = (removal.failures, removal.state.clone());
+        let (failures, state) = (removal.failures(), removal.state().clone());
         self.reporting.kube_events.held(&self.model, now, &tombstone.key, failures, &state);
     }
 }

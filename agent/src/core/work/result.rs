@@ -21,7 +21,6 @@ use crate::core::interface::op_result::{
     OwnershipTransferred,
 };
 use crate::core::interface::write::{LeftToOthers, LocalField};
-use crate::core::model::removal::RemovalState;
 use crate::core::model::seen::Seen;
 
 /// How a step of a removal ended.
@@ -533,7 +532,7 @@ impl Core {
                 FollowUp::Concluded
             }
             Ok(Step::Finalizing) => {
-                self.removal_state(now, tombstone, RemovalState::Finalizing);
+                self.removal_finalizes(now, tombstone);
                 FollowUp::BackOff(None)
             }
             Ok(Step::Inspected { foreign: 0, ours: 0, itself, .. }) => {
@@ -550,7 +549,7 @@ impl Core {
                 let message = format!(
                     "it still contains {foreign} objects not managed by this agent{named}, and {ours} managed by it"
                 );
-                self.removal_state(now, tombstone, RemovalState::Held(Reason::NotEmpty, message));
+                self.removal_is_held(now, tombstone, Reason::NotEmpty, message);
                 FollowUp::BackOff(None)
             }
             Err(NotDone::Stale) => FollowUp::Stale,
@@ -559,11 +558,12 @@ impl Core {
                 let throttled = reason == Reason::Throttled;
                 // A throttled operation is held once it is known that this is not over soon. What waits for finalizers has
                 // waited for those.
-                let finalizes = throttled && removal.state == RemovalState::Finalizing;
-                let waits = throttled && !is_delayed(removal.failures + 1, retry_after);
-                if !finalizes {
-                    let state = if waits { RemovalState::Waiting } else { RemovalState::Held(reason, message) };
-                    self.removal_state(now, tombstone, state);
+                let finalizes = throttled && removal.is_finalizing();
+                let waits = throttled && !is_delayed(removal.failures() + 1, retry_after);
+                if waits && !finalizes {
+                    self.removal_waits(now, tombstone);
+                } else if !finalizes {
+                    self.removal_is_held(now, tombstone, reason, message);
                 }
                 FollowUp::BackOff(retry_after)
             }
@@ -581,12 +581,12 @@ impl Core {
             return self.removal_done(now, tombstone);
         }
         let Some(removal) = self.model.removals.get_mut(tombstone) else { return };
-        if removal.failures == 0 {
-            removal.failures = 1;
+        if removal.failures() == 0 {
+            removal.fail();
             return self.read_for_removal(now, tombstone, out);
         }
-        if removal.failures >= MISSES_MAX && removal.state != RemovalState::Finalizing {
-            self.removal_state(now, tombstone, RemovalState::Held(Reason::Conflict, MISSED.to_owned()));
+        if removal.failures() >= MISSES_MAX && !removal.is_finalizing() {
+            self.removal_is_held(now, tombstone, Reason::Conflict, MISSED.to_owned());
         }
         self.retry_removal(now, tombstone, None);
     }

@@ -491,7 +491,7 @@ fn after_a_restart_removals_go_in_reverse_though_their_entries_are_gone() {
     offline.loaded.removing = removing.collect();
     let core = Core::new(config(), offline.loaded.clone());
     let waves: BTreeMap<_, _> =
-        core.model.removals.iter().map(|(gone, removal)| (&*gone.key.name, removal.wave)).collect();
+        core.model.removals.iter().map(|(gone, removal)| (&*gone.key.name, removal.wave())).collect();
     assert_eq!(waves, BTreeMap::from([("early", -5), ("late", 5)]));
 }
 

@@ -12,6 +12,7 @@ use crate::core::interface::event::Event;
 use crate::core::interface::observed::{Observed, ObservedStatus, Served};
 use crate::core::interface::op_result::{Deleted, Inspected, NotDone, OpResult};
 use crate::core::interface::write::{Enrolled, RemovalPolicy};
+use crate::core::model::removal::RemovalState;
 use crate::core::tests::world::World;
 use crate::core::tests::{attested, entry, hub_id, key, me, target_id, uid};
 use crate::core::{Config, FuseLimits, Loaded};
@@ -137,7 +138,7 @@ fn an_object_recreated_after_the_list_is_removed_too() {
         assert_eq!(removing.ends(found(standing("u2", 1))), "Get");
         assert_eq!(removing.ends(OpResult::Delete(Ok(Deleted::Gone))), "Delete u2");
         assert!(removing.begun.is_empty());
-        assert!(removing.core.model.removals.values().all(|removal| removal.state == RemovalState::Done));
+        assert!(removing.core.model.removals.values().all(|removal| removal.is_done()));
     }
 }
 
@@ -148,7 +149,7 @@ fn an_object_that_has_another_owner_by_now_is_left_alone() {
         let mut removing = listed_as_before(true);
         assert_eq!(removing.ends(there), "Get");
         assert!(removing.begun.is_empty());
-        assert!(removing.core.model.removals.values().all(|removal| removal.state == RemovalState::Done));
+        assert!(removing.core.model.removals.values().all(|removal| removal.is_done()));
     }
 }
 
@@ -164,13 +165,13 @@ fn an_object_unknown_to_the_journal_is_removed_only_after_the_hub_was_heard() {
         let mut removing = begin(policy, true, Hub::IsAway, standing("u5", source));
         assert!(removing.begun.is_empty(), "{policy:?}: nobody has said what is to be there now");
         let held = RemovalState::Held(Reason::Unavailable, String::new());
-        assert!(removing.core.model.removals.values().all(|removal| removal.state == held));
+        assert!(removing.core.model.removals.values().all(|removal| *removal.state() == held));
         // The hub says that nothing is new: what the journal says is current.
         removing.core.history_whole(Monotonic::START);
         removing.step(Event::ApiServerProbe { answers: true });
         assert_eq!(removing.ends(OpResult::Delete(Ok(Deleted::Gone))), "Delete u5");
         let core = &removing.core;
-        assert!(core.model.removals.values().all(|removal| removal.state == RemovalState::Done));
+        assert!(core.model.removals.values().all(|removal| removal.is_done()));
         assert_eq!(core.model.recorded, 0, "what was deleted is not known of any more, whatever source it was of");
     }
 }
@@ -202,7 +203,7 @@ fn a_namespace_that_changes_owner_while_it_is_inspected_is_left_alone() {
             assert_eq!(removing.ends(OpResult::Delete(Ok(Deleted::Gone))), "Delete u2");
         }
         assert!(removing.begun.is_empty(), "{:?}", removing.begun);
-        assert!(removing.core.model.removals.values().all(|removal| removal.state == RemovalState::Done));
+        assert!(removing.core.model.removals.values().all(|removal| removal.is_done()));
     }
 }
 

@@ -51,7 +51,7 @@ fn a_removal_that_fails_each_time_reports_why() {
         answers[3] = delete;
         let mut server = Server::new(&known, answers);
         server.try_again(12);
-        let state = server.core.model.removals.values().map(|removal| removal.state.clone()).next();
+        let state = server.core.model.removals.values().map(|removal| removal.state().clone()).next();
         let said = |reason, message: &str| reason == expected && !message.is_empty();
         assert!(matches!(&state, Some(RemovalState::Held(reason, message)) if said(*reason, message)), "{state:?}");
     }
@@ -68,7 +68,7 @@ fn an_operation_that_ends_as_another_backs_off() {
         let (id, op) = server.waiting.pop().expect("it is to be created, or deleted");
         server.step(Event::Executed { id, result: OpResult::Compare(Err(NotDone::Stale)) });
         assert!(server.waiting.is_empty(), "{op:?}");
-        let removal = server.core.model.removals.values().map(|removal| removal.state.clone()).next();
+        let removal = server.core.model.removals.values().map(|removal| removal.state().clone()).next();
         match removal {
             Some(state) => assert!(matches!(state, RemovalState::Held(Reason::Unavailable, _)), "{state:?}"),
             None => assert_eq!(server.outcome(), (Progress::Failed, Some(Reason::Unavailable))),
