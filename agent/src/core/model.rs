@@ -1,7 +1,8 @@
 //! What the agent knows of its cluster.
 //!
 //! An [`Object`](object::Object) is one place at the cluster: its [`WorkState`](work_state::WorkState) says where it is in the
-//! work, its [`Presence`](presence::Presence) what is known to stand there. Most are at rest, and [compacted](compact) into rows
+//! work, its [`Presence`](presence::Presence) what is known to stand there, its [`LiveStatus`](live_status::LiveStatus) what is
+//! known of its status; a [`Removal`](removal::Removal) is of a source that is to be gone from there. Most are at rest, and [compacted](compact) into rows
 //! of a few bytes; [`objects`] has both kinds, and expands what is touched. What changes is queued for the journal, in [`disk`].
 
 pub(super) mod change;
@@ -12,6 +13,7 @@ pub(super) mod forbidden_kinds;
 pub(super) mod inputs;
 pub(super) mod key_ref;
 pub(super) mod kinds;
+pub(super) mod live_status;
 pub(super) mod object;
 pub(super) mod objects;
 pub(super) mod ownership;
@@ -34,7 +36,7 @@ use tideline_common::{
     Uid,
 };
 
-use crate::core::interface::observed::{Observed, ObservedStatus};
+use crate::core::interface::observed::Observed;
 use crate::core::interface::write::Write;
 use crate::namespaces::Namespaces;
 use creations::Creations;
@@ -42,7 +44,7 @@ use disk::Disk;
 use forbidden_kinds::ForbiddenKinds;
 use inputs::Inputs;
 use kinds::Kinds;
-use object::{Me, Status};
+use object::Me;
 use objects::Objects;
 use removal::{JournalAge, Removal};
 use restored::Restored;
@@ -196,12 +198,7 @@ impl Model {
         object.presence.show(seen);
         object.live.health = observed.health;
         object.live.message = observed.health_message;
-        object.live.status = match observed.status {
-            ObservedStatus::None => Status::None,
-            ObservedStatus::Text(status) if asked => Status::Known(status),
-            ObservedStatus::TooLarge if asked => Status::TooLarge,
-            ObservedStatus::Text(_) | ObservedStatus::TooLarge | ObservedStatus::Left => Status::Dropped { failed: 0 },
-        };
+        object.live.status.show(observed.status, asked);
         object.translate_generation();
         Some(news)
     }

@@ -10,7 +10,6 @@ use crate::core::Core;
 use crate::core::decide::set_back::{note_set_back, shows_set_back};
 use crate::core::interface::observed::{Observed, Served};
 use crate::core::model::kinds::View;
-use crate::core::model::object::Status;
 
 impl Core {
     pub(in crate::core) fn kind_served(&mut self, now: Monotonic, kind: &GroupKind, served: Served) {
@@ -40,9 +39,8 @@ impl Core {
             self.model.compact_if_many();
             // The list that was to bring its status does not come.
             if let Some(object) = self.model.objects.get_mut(&key)
-                && let Status::Awaited { failed } = object.live.status
+                && object.live.status.unread()
             {
-                object.live.status = Status::Dropped { failed };
                 self.dirty(&key, now);
             }
         }

@@ -10,7 +10,8 @@ use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{Digest, Entry, EntryState, Mark, Monotonic, Origin, Prune, PruneAdopted, Uid};
 use uuid::Uuid;
 
-use super::object::{Live, Me, Object, Outcome, ReportDigest, Status};
+use super::live_status::{LiveStatus, Status};
+use super::object::{Live, Me, Object, Outcome, ReportDigest};
 use super::presence::Presence;
 use super::seen::Seen;
 use super::shared::Shared;
@@ -150,7 +151,7 @@ impl Compact {
             Some(_) => return None,
             None => None,
         };
-        let (status, text) = match status {
+        let (status, text) = match status.get() {
             Status::None => (CompactStatus::None, None),
             Status::Known(status) => (CompactStatus::Known, Some(Arc::clone(status))),
             Status::TooLarge => (CompactStatus::TooLarge, None),
@@ -246,7 +247,7 @@ impl Compact {
                 health: self.health,
                 message: self.message.as_ref().to_owned(),
                 observed_generation: expand_generation(self.observed_generation),
-                status,
+                status: LiveStatus::new(status),
             },
             listed_in: *listed_in,
             told: *told,

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{Progress, Terminal};
 use tideline_common::{Digest, Entry, Monotonic, Reason, Uid};
 
+use super::live_status::{LiveStatus, Status};
 use super::presence::Presence;
 use super::seen::Seen;
 use super::work_state::{AtRest, WorkState};
@@ -63,29 +63,7 @@ pub(in crate::core) struct Live {
     pub(in crate::core) message: String,
     /// The source generation that the status is about.
     pub(in crate::core) observed_generation: Option<i64>,
-    pub(in crate::core) status: Status,
-}
-
-#[derive(Debug, Default)]
-pub(in crate::core) enum Status {
-    #[default]
-    None,
-    Known(Arc<RawValue>),
-    /// The hub would refuse it. That costs nothing to keep.
-    TooLarge,
-    /// Reported and dropped, or not asked for, or not to be read so often in a row. It is read again if a report is due for
-    /// another reason, or if the hub knows nothing of the object; and not as long as nobody asks for it.
-    Dropped {
-        failed: u8,
-    },
-    /// Being read again.
-    Awaited {
-        failed: u8,
-    },
-    /// Reading the status failed; the object is reported without it, then the read is retried.
-    Unreadable {
-        failed: u8,
-    },
+    pub(in crate::core) status: LiveStatus,
 }
 
 /// A report as 64-bit digests. A change goes unnoticed with a probability of 2^-64.
@@ -148,7 +126,7 @@ impl Object {
             corrections: (0, Monotonic::START),
             outcome: Outcome { progress: Progress::Pending, reason: None, message },
             terminal: None,
-            live: Live { health: Health::Unknown, message: said, observed_generation: None, status: Status::None },
+            live: Live { health: Health::Unknown, message: said, observed_generation: None, status },
             listed_in: ListId(0),
             drift: None,
             told,
@@ -159,7 +137,7 @@ impl Object {
             return None;
         };
         let AtRest { queued, tried: false } = work.at_rest()? else { return None };
-        let unseen = presence.is_plain() && presence.seen().is_none();
+        let unseen = presence.is_plain() && presence.seen().is_none() && matches!(status.get(), Status::None);
         (unseen && message.is_empty() && said.is_empty()).then_some((queued, *told))
     }
 

@@ -11,7 +11,7 @@ use tideline_common::{DesiredSet, Entry, ObjectKey};
 
 use super::compact::Compact;
 use super::key_ref::KeyRef;
-use super::object::{Me, Object, ReportDigest, Status};
+use super::object::{Me, Object, ReportDigest};
 use super::rows::{Row, Rows};
 use super::shared::Shared;
 use super::work_state::{AtRest, WorkState};
@@ -104,7 +104,7 @@ impl Objects {
         match self.slots.get(key) {
             None | Some(Slot::Blank { .. }) => false,
             Some(Slot::Compact(row)) => self.compact.get(*row).awaits_status(),
-            Some(Slot::Whole(object) | Slot::Open(object)) => matches!(object.live.status, Status::Awaited { .. }),
+            Some(Slot::Whole(object) | Slot::Open(object)) => object.live.status.is_awaited(),
         }
     }
 

@@ -22,7 +22,7 @@ use crate::core::interface::event::{Answer, LinkFailure};
 use crate::core::interface::write::{AgentMode, RemovalPolicy, Write};
 use crate::core::model::Model;
 use crate::core::model::key_ref::KeyRef;
-use crate::core::model::object::{Object, Outcome, ReportDigest, Status};
+use crate::core::model::object::{Object, Outcome, ReportDigest};
 use crate::core::model::removal::{Removal, RemovalState};
 use crate::core::{Core, Phase};
 
@@ -164,11 +164,8 @@ impl Reports {
 
     /// The status could not be read; the report goes without.
     pub(in crate::core) fn status_unread(&mut self, key: &ObjectKey, object: Option<&mut Object>) {
-        if let Some(object) = object
-            && let Status::Awaited { failed } = object.live.status
-        {
-            // An operation in flight brings a status with it; until then the hub has the old one.
-            object.live.status = Status::Dropped { failed };
+        // An operation in flight brings a status with it; until then the hub has the old one.
+        if object.is_some_and(|object| object.live.status.unread()) {
             self.dirty.insert(key.into());
         }
     }
@@ -416,8 +413,8 @@ impl Core {
         let changed = self.reporting.reports.dirty.contains(key);
         if let Some(object) = self.model.objects.get_mut(key) {
             object.told = Some(told);
-            if !changed && matches!(object.live.status, Status::Known(_)) {
-                object.live.status = Status::Dropped { failed: 0 };
+            if !changed {
+                object.live.status.reported();
             }
         }
     }
@@ -440,11 +437,8 @@ impl Core {
             if let Some(object) = self.model.objects.get_mut(name.key()) {
                 object.told = None;
                 // The list brings it again.
-                if asked && matches!(object.live.status, Status::Dropped { .. }) {
-                    object.live.status = Status::Awaited { failed: 0 };
-                    if !awaited.contains(&name.key().kind) {
-                        awaited.insert(name.key().kind.clone());
-                    }
+                if asked && object.live.status.list_again() && !awaited.contains(&name.key().kind) {
+                    awaited.insert(name.key().kind.clone());
                 }
             }
             self.model.compact_if_many();

@@ -10,11 +10,8 @@ use super::in_flight::{FollowUp, ReadFor, SeenVersion};
 use crate::core::Core;
 use crate::core::interface::observed::Observed;
 use crate::core::interface::op_result::{Failure, OpResult};
-use crate::core::model::object::Status;
+use crate::core::model::live_status::Unread;
 use crate::core::model::seen::Seen;
-
-/// After so many failed reads of a status in a row, its object is reported without it.
-const READS_MAX: u8 = 2;
 
 impl Core {
     /// An operation ended. `before` is what was seen of the object when it began.
@@ -53,9 +50,7 @@ impl Core {
     fn looked_for(&mut self, now: Monotonic, key: &ObjectKey, there: Option<&Observed>) -> FollowUp {
         if let Some(object) = self.model.objects.get_mut(key) {
             object.work.succeed();
-            if let Status::Awaited { .. } = object.live.status {
-                object.live.status = Status::None;
-            }
+            object.live.status.was_read();
             let stands = object.record.as_ref().zip(there).is_some_and(|(record, there)| record.uid == there.uid);
             if !stands {
                 self.model.clear_record_of_what_went(key);
@@ -105,10 +100,8 @@ impl Core {
             }
             Err(failure) => return self.read_failed(now, key, (what_for, waits), failure),
         };
-        if let Some(object) = self.model.objects.get_mut(key)
-            && let Status::Awaited { .. } = object.live.status
-        {
-            object.live.status = Status::None;
+        if let Some(object) = self.model.objects.get_mut(key) {
+            object.live.status.was_read();
         }
         self.dirty(key, now);
         if waits && !news { FollowUp::Concluded } else { FollowUp::Requeue }
@@ -121,17 +114,12 @@ impl Core {
         (what_for, waits): (ReadFor, bool),
         failure: Failure,
     ) -> FollowUp {
-        // A report without it would make the hub forget the status that it has.
         if let Some(object) = self.model.objects.get_mut(key)
-            && let Status::Awaited { failed } = object.live.status
+            && let Some(Unread { times, is_told }) = object.live.status.read_failed(object.told.is_some())
         {
-            let failed = failed.saturating_add(1);
-            // It is read because there is something to report: that is not kept back for a status that stays unread.
-            let untold = object.told.is_none() || failed >= READS_MAX;
-            object.live.status = if untold { Status::Unreadable { failed } } else { Status::Dropped { failed } };
             // That it stands as it should does not say that it can be read.
-            object.work.fail_at_least(u32::from(failed) - 1);
-            if untold {
+            object.work.fail_at_least(u32::from(times) - 1);
+            if is_told {
                 self.dirty(key, now);
             }
         }

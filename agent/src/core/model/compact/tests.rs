@@ -32,7 +32,7 @@ fn object(entry: &Entry) -> Object {
             health: Health::Progressing,
             message: "1 of 2 are ready".to_owned(),
             observed_generation: Some(1),
-            status: Status::Dropped { failed: 0 },
+            status: LiveStatus::new(Status::Dropped { failed: 0 }),
         },
         listed_in: ListId(4),
         told: Some(ReportDigest { facts: 1, status: Some(2) }),
@@ -124,11 +124,11 @@ fn expanding_a_compact_object_gives_the_object_back() {
         |object| object.work.enqueue(-3),
         |object| object.told = None,
         |object| object.live = Live::default(),
-        |object| object.live.status = Status::Awaited { failed: 0 },
-        |object| object.live.status = Status::TooLarge,
+        |object| object.live.status.read_again(),
+        |object| object.live.status = LiveStatus::new(Status::TooLarge),
         |object| {
             let status = RawValue::from_string(r#"{"replicas":3}"#.to_owned());
-            object.live.status = Status::Known(status.expect("it is JSON").into());
+            object.live.status = LiveStatus::new(Status::Known(status.expect("it is JSON").into()));
         },
         |object| object.terminal = object.record.as_ref().map(|it| (it.source.clone(), Terminal::CreatedOnce)),
         |object| object.outcome = Outcome::default(),

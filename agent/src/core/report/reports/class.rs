@@ -9,19 +9,7 @@ use tideline_common::{Hasher, ReportClass};
 use super::bounded;
 use crate::core::interface::observed::is_too_large;
 use crate::core::model::Model;
-use crate::core::model::object::{Object, Status};
-
-impl Object {
-    /// Keeps nothing of a status that nobody asks for, and waits for none. Once it is asked for, it is read.
-    pub(super) fn drop_status(&mut self) {
-        match self.live.status {
-            Status::None | Status::Dropped { .. } => {}
-            Status::Known(_) | Status::TooLarge | Status::Awaited { .. } | Status::Unreadable { .. } => {
-                self.live.status = Status::Dropped { failed: 0 };
-            }
-        }
-    }
-}
+use crate::core::model::object::Object;
 
 /// The part of a status that is reported; none if the hub would refuse that, and report that this agent sends too much.
 pub(super) fn cut(class: &ReportClass, status: &Arc<RawValue>) -> Option<Arc<RawValue>> {

@@ -9,7 +9,8 @@ use tideline_common::{Digest, Monotonic, ObjectKey, Reason, Tombstone, Uid};
 use super::{class, object_report, short};
 use crate::core::model::Model;
 use crate::core::model::key_ref::KeyRef;
-use crate::core::model::object::{ReportDigest, Status};
+use crate::core::model::live_status::Status;
+use crate::core::model::object::ReportDigest;
 use crate::core::work::in_flight::ReadFor;
 use crate::core::{Core, Phase};
 
@@ -126,7 +127,7 @@ impl Core {
         if !class.has_body()
             && let Some(object) = self.model.objects.get_mut(&key)
         {
-            object.drop_status();
+            object.live.status.drop();
         }
         let Some(object) = self.model.objects.get(&key) else { return };
         let own = short(&serde_json::to_vec(&report).unwrap_or_default());
@@ -136,8 +137,8 @@ impl Core {
             short(&said.concat())
         };
         let mut told = ReportDigest { facts: marked(&report), status: None };
-        let mut unread = None;
-        match &object.live.status {
+        let mut lacks = None;
+        match object.live.status.get() {
             Status::None => {}
             Status::Known(status) => {
                 if let Some(status) = class::cut(&class, status) {
@@ -154,24 +155,24 @@ impl Core {
             }
             Status::Dropped { .. } if !class.has_body() => {}
             Status::Dropped { .. } if object.told.is_some_and(|former| former.facts == told.facts) => return,
-            Status::Dropped { failed } => unread = Some(Status::Awaited { failed: *failed }),
+            Status::Dropped { .. } => lacks = Some(Lacks::Read),
             // The read marks it changed again.
             Status::Awaited { .. } => return,
-            Status::Unreadable { failed } => unread = Some(Status::Dropped { failed: *failed }),
+            Status::Unreadable { .. } => lacks = Some(Lacks::Status),
         }
-        let same = object.told == Some(told) && unread.is_none();
+        let same = object.told == Some(told) && lacks.is_none();
         let held = !same && object.told.is_some() && self.phase == Phase::Running;
         if held && self.reporting.reports.rate.holds(now, &name, &own) {
             return;
         }
         let Some(object) = self.model.objects.get_mut(&key) else { return };
-        match unread {
-            Some(status @ Status::Awaited { .. }) => {
-                object.live.status = status;
+        match lacks {
+            Some(Lacks::Read) => {
+                object.live.status.read_again();
                 return self.work.read(key, ReadFor::Status);
             }
-            Some(status) => {
-                object.live.status = status;
+            Some(Lacks::Status) => {
+                object.live.status.reported();
                 // The status that it was reported with before does not hold any more.
                 object.told = None;
                 // Its retry may have come while the hub was away, and found that this was still to be reported. One that is yet to
@@ -181,10 +182,7 @@ impl Core {
                 }
             }
             None if same => {
-                if matches!(object.live.status, Status::Known(_)) {
-                    object.live.status = Status::Dropped { failed: 0 };
-                }
-                return;
+                return object.live.status.reported();
             }
             None => page.told.push((key, told)),
         }
@@ -192,6 +190,14 @@ impl Core {
         page.bytes += serde_json::to_vec(&report).map_or(0, |bytes| bytes.len());
         page.objects.push(report);
     }
+}
+
+/// What the report of an object is still to have.
+enum Lacks {
+    /// Its status is read before it is reported.
+    Read,
+    /// Its status cannot be read; it is reported without.
+    Status,
 }
 
 /// Notes what the hub is told of an unexplained object, if anything, and returns what it was told before. As long as the

@@ -8,6 +8,7 @@ use tideline_common::{ApplyPolicy, EntryState, Gate, ReportClass, StatusPaths};
 
 use super::page::LOOKED_AT_MAX;
 use super::*;
+use crate::core::model::live_status::Status;
 use crate::core::tests::world::{World, config};
 use crate::core::tests::{attested, key};
 use crate::core::{Event, FuseLimits, Loaded, ObservedStatus};
@@ -342,7 +343,7 @@ fn changes_outside_the_report_class_are_neither_reported_nor_read_nor_kept() {
         world.quiesce();
         assert_eq!((world.hub.told_objects, world.cluster.reads), (0, 0), "{class:?}");
         let object = world.core.model.objects.get(&deployment).unwrap();
-        assert!(matches!(object.live.status, Status::Dropped { .. }), "{class:?}");
+        assert!(matches!(object.live.status.get(), Status::Dropped { .. }), "{class:?}");
     }
     // A hub that forgot everything causes no read either.
     ask(&mut world, &deployment, ReportClass::Health);
@@ -357,7 +358,7 @@ fn changes_outside_the_report_class_are_neither_reported_nor_read_nor_kept() {
     world.cluster.set_status(&deployment, 10);
     world.run_for(Duration::from_secs(1));
     let object = world.core.model.objects.get(&deployment).unwrap();
-    assert!(matches!(object.live.status, Status::Dropped { .. }), "{:?}", object.live.status);
+    assert!(matches!(object.live.status.get(), Status::Dropped { .. }), "{:?}", object.live.status);
 }
 
 #[test]

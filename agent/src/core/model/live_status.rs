@@ -1,0 +1,146 @@
+//! What is known of the status of a live object, from when it is seen until it was reported.
+//!
+//! ```text
+//!               show                          reported
+//!  any state ─────────▶ None, Known, TooLarge ──────────┐ Known
+//!      │  ▲                                             ▼
+//!      │  └──────────────────────────────────────── Dropped ◀────────────┐
+//!      │ drop                                        │   ▲               │
+//!      └─────────────────────────────────────────────┼───┤ unread        │ reported
+//!                         read_again, list_again     ▼   │               │
+//!                     None ◀────────────────────── Awaited ────────▶ Unreadable
+//!                                was_read                 read_failed
+//! ```
+//!
+//! A status is kept until it was reported, and no longer: tens of thousands of them would be most of what the agent needs. If
+//! the hub is to have it again, it is read again.
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use crate::core::interface::observed::ObservedStatus;
+
+/// After so many failed reads of a status in a row, its object is reported without it.
+const READS_MAX: u8 = 2;
+
+#[derive(Debug, Default)]
+pub(in crate::core) struct LiveStatus(Status);
+
+#[derive(Debug, Default)]
+pub(in crate::core) enum Status {
+    #[default]
+    None,
+    Known(Arc<RawValue>),
+    /// The hub would refuse it. That costs nothing to keep.
+    TooLarge,
+    /// Reported and dropped, or not asked for, or not to be read so often in a row. It is read again if a report is due for
+    /// another reason, or if the hub knows nothing of the object; and not as long as nobody asks for it.
+    Dropped {
+        failed: u8,
+    },
+    /// Being read again.
+    Awaited {
+        failed: u8,
+    },
+    /// Reading the status failed; the object is reported without it, then the read is retried.
+    Unreadable {
+        failed: u8,
+    },
+}
+
+/// What a failed read of a status leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::core) struct Unread {
+    /// So many reads have failed in a row.
+    pub(in crate::core) times: u8,
+    /// The object is to be reported without its status.
+    pub(in crate::core) is_told: bool,
+}
+
+impl LiveStatus {
+    pub(super) const fn new(status: Status) -> Self {
+        Self(status)
+    }
+
+    pub(in crate::core) const fn get(&self) -> &Status {
+        &self.0
+    }
+
+    pub(in crate::core) const fn is_awaited(&self) -> bool {
+        matches!(self.0, Status::Awaited { .. })
+    }
+
+    /// A watch, a list or a read shows it. What is not `asked` for is not kept.
+    pub(super) fn show(&mut self, observed: ObservedStatus, asked: bool) {
+        self.0 = match observed {
+            ObservedStatus::None => Status::None,
+            ObservedStatus::Text(status) if asked => Status::Known(status),
+            ObservedStatus::TooLarge if asked => Status::TooLarge,
+            ObservedStatus::Text(_) | ObservedStatus::TooLarge | ObservedStatus::Left => Status::Dropped { failed: 0 },
+        };
+    }
+
+    /// A report is due that is to have it.
+    pub(in crate::core) fn read_again(&mut self) {
+        if let Status::Dropped { failed } = self.0 {
+            self.0 = Status::Awaited { failed };
+        }
+    }
+
+    /// Its kind is listed anew, which brings it whatever reads came to. Returns whether it was dropped, and is awaited now.
+    pub(in crate::core) fn list_again(&mut self) -> bool {
+        let dropped = matches!(self.0, Status::Dropped { .. });
+        if dropped {
+            self.0 = Status::Awaited { failed: 0 };
+        }
+        dropped
+    }
+
+    /// The read that was to bring it is not made. Returns whether one was awaited.
+    pub(in crate::core) fn unread(&mut self) -> bool {
+        let Status::Awaited { failed } = self.0 else { return false };
+        self.0 = Status::Dropped { failed };
+        true
+    }
+
+    /// The object was read, and whatever status it has was shown: if nothing was, it has none.
+    pub(in crate::core) fn was_read(&mut self) {
+        if self.is_awaited() {
+            self.0 = Status::None;
+        }
+    }
+
+    /// Reading it failed; none if it was not awaited. There is something to report of an object of which the hub was not
+    /// `told`: that is not kept back for a status that stays unread.
+    pub(in crate::core) fn read_failed(&mut self, told: bool) -> Option<Unread> {
+        let Status::Awaited { failed } = self.0 else { return None };
+        let failed = failed.saturating_add(1);
+        // A report without it would make the hub forget the status that it has.
+        let is_told = !told || failed >= READS_MAX;
+        self.0 = if is_told { Status::Unreadable { failed } } else { Status::Dropped { failed } };
+        Some(Unread { times: failed, is_told })
+    }
+
+    /// The hub has what is known of it, or that it could not be read.
+    pub(in crate::core) fn reported(&mut self) {
+        match self.0 {
+            Status::Known(_) => self.0 = Status::Dropped { failed: 0 },
+            Status::Unreadable { failed } => self.0 = Status::Dropped { failed },
+            Status::None | Status::TooLarge | Status::Dropped { .. } | Status::Awaited { .. } => {}
+        }
+    }
+
+    /// Nobody asks for it, so that none is waited for. Once it is asked for, it is read.
+    pub(in crate::core) fn drop(&mut self) {
+        match self.0 {
+            Status::None | Status::Dropped { .. } => {}
+            Status::Known(_) | Status::TooLarge | Status::Awaited { .. } | Status::Unreadable { .. } => {
+                self.0 = Status::Dropped { failed: 0 };
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
