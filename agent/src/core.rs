@@ -27,6 +27,7 @@ use tideline_common::{
 };
 
 mod audit;
+mod counts;
 mod decide;
 mod interface;
 mod jitter;

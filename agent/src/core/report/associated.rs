@@ -17,6 +17,7 @@ use tideline_common::{AssociatedKind, Digest, Monotonic, ObjectKey, Reason, Uid}
 
 use super::rate::Rate;
 use crate::core::Core;
+use crate::core::counts::Counts;
 use crate::core::interface::effect::{Depth, Effect, Effects, Follow, Timer};
 use crate::core::interface::event::AssociatedNews;
 use crate::core::model::Model;
@@ -39,9 +40,9 @@ const SWEEP_AFTER: Duration = Duration::from_secs(10);
 pub(in crate::core) struct Associates {
     aggregate: Aggregate,
     /// How many policies want each kind, and for how much of it.
-    needs: BTreeMap<(AssociatedKind, Depth), usize>,
+    needs: Counts<(AssociatedKind, Depth)>,
     /// How many there are in each namespace.
-    namespaces: BTreeMap<Arc<str>, usize>,
+    namespaces: Counts<Arc<str>>,
     watches: BTreeMap<AssociatedKind, Watch>,
     changed: bool,
     /// Objects to evaluate again.
@@ -86,17 +87,17 @@ enum View {
 impl Associates {
     fn need(&mut self, key: &ObjectKey, follows: &wanted::Wanted) {
         for (kind, depth) in follows {
-            *self.needs.entry((*kind, *depth)).or_default() += 1;
+            self.needs.up((*kind, *depth));
         }
-        *self.namespaces.entry(Arc::clone(&key.namespace)).or_default() += 1;
+        self.namespaces.up(Arc::clone(&key.namespace));
         self.changed = true;
     }
 
     fn unneed(&mut self, key: &ObjectKey, follows: &wanted::Wanted) {
         for (kind, depth) in follows {
-            count_down(&mut self.needs, &(*kind, *depth));
+            self.needs.down(&(*kind, *depth));
         }
-        count_down(&mut self.namespaces, &key.namespace);
+        self.namespaces.down(&key.namespace);
         self.changed = true;
     }
 
@@ -130,8 +131,8 @@ impl Associates {
         if !std::mem::take(&mut self.changed) && !lists {
             return None;
         }
-        let namespace = match self.namespaces.first_key_value() {
-            Some((only, _)) if self.namespaces.len() == 1 && !only.is_empty() => Some(Arc::clone(only)),
+        let namespace = match self.namespaces.keys().next() {
+            Some(only) if self.namespaces.len() == 1 && !only.is_empty() => Some(Arc::clone(only)),
             Some(_) | None => None,
         };
         let mut wanted: BTreeMap<AssociatedKind, Depth> = BTreeMap::new();
@@ -322,15 +323,6 @@ fn caught_up(
         !kinds.is_empty()
     });
     known
-}
-
-fn count_down<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
-        }
-    }
 }
 
 impl Core {

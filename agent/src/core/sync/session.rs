@@ -408,8 +408,7 @@ impl Core {
         let Some(session) = self.sync.session.name else { return };
         let Link::Fetching { fetch, paused: false } = &mut self.sync.session.link else { return };
         while self.model.disk.has_room_for_bodies(fetch.bytes_in_flight()) {
-            self.sync.session.last += 1;
-            let id = RequestId(self.sync.session.last);
+            let id = self.sync.session.requests.next();
             let Some(wanted) = fetch.next(id) else { break };
             out.push(Effect::Send { id, request: Request::Bodies(BodiesRequest { session, wanted }) });
         }

@@ -1,15 +1,13 @@
 //! The purpose of an operation in flight, with what must be known when it ends.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use tideline_common::{ApplyPolicy, Entry, Origin, Tombstone, Uid};
+use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Tombstone, Uid};
 
 use super::limiter::Access;
 use crate::core::interface::write::LocalField;
 use crate::core::model::seen::Seen;
-use std::time::Duration;
-use tideline_common::Monotonic;
-use tideline_common::ObjectKey;
 
 /// Why an object is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -73,26 +71,10 @@ pub(in crate::core) enum Purpose {
 }
 
 impl Purpose {
-    /// The removal that it is a step of.
-    pub(in crate::core) fn removal(&self) -> Option<&Tombstone> {
+    /// The removal that it is a step of, and its wave.
+    pub(in crate::core) fn removal(&self) -> Option<(&Tombstone, i32)> {
         match self {
-            Self::Remove { tombstone, .. } | Self::ReadForRemoval { tombstone, .. } => Some(tombstone),
-            Self::Create { .. }
-            | Self::Apply { .. }
-            | Self::TransferOwnership { .. }
-            | Self::ReTarget(_)
-            | Self::DryRun { .. }
-            | Self::Replace
-            | Self::Read(_)
-            | Self::Compare
-            | Self::Verify { .. } => None,
-        }
-    }
-
-    /// The wave of the removal that it is a step of.
-    pub(in crate::core) fn removal_wave(&self) -> Option<i32> {
-        match self {
-            Self::Remove { wave, .. } | Self::ReadForRemoval { wave, .. } => Some(*wave),
+            Self::Remove { tombstone, wave } | Self::ReadForRemoval { tombstone, wave } => Some((tombstone, *wave)),
             Self::Create { .. }
             | Self::Apply { .. }
             | Self::TransferOwnership { .. }

@@ -15,6 +15,7 @@ use std::time::Duration;
 use tideline_common::{GroupKind, Monotonic, ObjectKey, Reason};
 
 use super::aimd::{Aimd, Ended, Sign};
+use crate::core::counts::Counts;
 use crate::core::interface::effect::OpId;
 use crate::core::interface::op_result::{Failure, OpResult};
 use crate::core::jitter::Jitter;
@@ -64,9 +65,9 @@ pub(in crate::core) enum Cause {
 #[derive(Debug, Default)]
 pub(in crate::core) struct ConcurrencyLimiter {
     pub(in crate::core) aimd: Aimd,
-    under_way: BTreeMap<GroupKind, usize>,
+    under_way: Counts<GroupKind>,
     /// Writes.
-    under_way_in: BTreeMap<Area, usize>,
+    under_way_in: Counts<Area>,
     stuck: BTreeMap<Area, Stuck>,
     /// Of the operations in flight, those behind silent webhooks.
     stuck_under_way: usize,
@@ -103,25 +104,25 @@ struct Stuck {
 
 impl ConcurrencyLimiter {
     pub(in crate::core) fn began(&mut self, key: &ObjectKey, access: Access) {
-        *self.under_way.entry(key.kind.clone()).or_default() += 1;
+        self.under_way.up(key.kind.clone());
         if access == Access::Write {
             let area = Area::from(key);
             self.stuck_under_way += usize::from(self.stuck.contains_key(&area));
-            *self.under_way_in.entry(area).or_default() += 1;
+            self.under_way_in.up(area);
         }
     }
 
     pub(in crate::core) fn finished(&mut self, key: &ObjectKey, access: Access) {
-        count_down(&mut self.under_way, &key.kind);
+        self.under_way.down(&key.kind);
         if access == Access::Write {
             let area = Area::from(key);
             self.stuck_under_way -= usize::from(self.stuck.contains_key(&area));
-            count_down(&mut self.under_way_in, &area);
+            self.under_way_in.down(&area);
         }
     }
 
     pub(in crate::core) fn admits(&self, key: &ObjectKey) -> Admission {
-        let under_way = self.under_way.get(&key.kind).copied().unwrap_or_default();
+        let under_way = self.under_way.of(&key.kind);
         let limit = self.aimd.limit();
         let area = (!self.stuck.is_empty()).then(|| Area::from(key));
         if area.is_some_and(|area| self.stuck.contains_key(&area) && self.is_stuck_full(&area)) {
@@ -147,7 +148,7 @@ impl ConcurrencyLimiter {
     }
 
     fn is_stuck_full(&self, area: &Area) -> bool {
-        let there = self.under_way_in.get(area).copied().unwrap_or_default();
+        let there = self.under_way_in.of(area);
         there >= STUCK_MAX || self.stuck_under_way >= (self.aimd.limit() / STUCK_SHARE).max(1)
     }
 
@@ -200,7 +201,7 @@ impl ConcurrencyLimiter {
     /// would leave that to chance.
     fn sticks(&mut self, area: &Area, why: StuckFor) -> BTreeSet<ObjectKey> {
         let Some(stuck) = self.stuck.get_mut(area) else {
-            self.stuck_under_way += self.under_way_in.get(area).copied().unwrap_or_default();
+            self.stuck_under_way += self.under_way_in.of(area);
             self.stuck.insert(area.clone(), Stuck { why, waiting: BTreeSet::new(), failed: BTreeSet::new() });
             return BTreeSet::new();
         };
@@ -216,7 +217,7 @@ impl ConcurrencyLimiter {
             (0..STUCK_MAX).map_while(|_| stuck.waiting.pop_first().or_else(|| stuck.failed.pop_first())).collect();
         if stuck.waiting.is_empty() && stuck.failed.is_empty() {
             self.stuck.remove(area);
-            self.stuck_under_way -= self.under_way_in.get(area).copied().unwrap_or_default();
+            self.stuck_under_way -= self.under_way_in.of(area);
         }
         next
     }
@@ -248,15 +249,6 @@ impl ConcurrencyLimiter {
 /// So many operations may be on objects of one kind: four fifths of all, and one less than all of few.
 fn share_of_a_kind(limit: usize) -> usize {
     (limit - (limit / 5).max(1)).max(1)
-}
-
-fn count_down<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
-    if let Some(count) = counts.get_mut(key) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(key);
-        }
-    }
 }
 
 #[cfg(test)]

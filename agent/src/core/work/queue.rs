@@ -14,6 +14,7 @@ use super::in_flight::{InFlight, Purpose, ReadFor, SeenVersion};
 use super::limiter::{Admission, ConcurrencyLimiter, StuckFor};
 use super::removal_waves::{Awaited, RemovalWaves, StepEnd};
 use crate::core::Core;
+use crate::core::counts::Counts;
 use crate::core::interface::effect::{Effect, Effects, OpId, Timer};
 use crate::core::interface::op_result::{Failure, OpResult};
 use crate::core::jitter::Jitter;
@@ -41,7 +42,7 @@ pub(in crate::core) struct Work {
     retries: BTreeSet<(Monotonic, ObjectKey)>,
     removal_retries: BTreeSet<(Monotonic, Tombstone)>,
     /// How many entries of each wave were not tried since they changed.
-    untried: BTreeMap<i32, usize>,
+    untried: Counts<i32>,
     removal_waves: RemovalWaves,
     /// What waits for a namespace.
     awaiting_namespace: BTreeMap<Arc<str>, BTreeSet<ObjectKey>>,
@@ -125,7 +126,7 @@ impl Work {
     pub(in crate::core) fn take_ready(&mut self, objects: &mut Objects) -> Option<ObjectKey> {
         let Self { ready, limiter, untried, .. } = self;
         // Every entry of the lower waves must have been tried.
-        let last = untried.first_key_value().map_or(i32::MAX, |(wave, _)| *wave);
+        let last = untried.keys().next().copied().unwrap_or(i32::MAX);
         let (wave, key) =
             ready.range(..=last).find_map(|(wave, names)| Some((*wave, limiter.first_admitted(names)?)))?;
         self.unqueue(wave, &key);
@@ -147,11 +148,11 @@ impl Work {
     }
 
     pub(in crate::core) fn untried(&mut self, wave: i32) {
-        *self.untried.entry(wave).or_default() += 1;
+        self.untried.up(wave);
     }
 
     pub(in crate::core) fn tried(&mut self, wave: i32) {
-        count_down(&mut self.untried, wave);
+        self.untried.down(&wave);
     }
 
     pub(in crate::core) fn all_tried(&self) -> bool {
@@ -273,7 +274,7 @@ impl Work {
         let waiting = self.removals.len();
         let awaited = match self.removal_waves.told_to(now, *wave)? {
             Awaited::Removing { wave, count } => {
-                let of = self.in_flight.values().find(|op| op.purpose.removal_wave() == Some(wave));
+                let of = self.in_flight.values().find(|op| op.purpose.removal().is_some_and(|(_, its)| its == wave));
                 let example = of.map(|op| format!(", such as that of {}", op.key)).unwrap_or_default();
                 format!("{count} removals of wave {wave} that are not answered{example}")
             }
@@ -316,7 +317,7 @@ impl Work {
     ) -> OpId {
         self.last += 1;
         let id = OpId(self.last);
-        if let Some(wave) = purpose.removal_wave() {
+        if let Some((_, wave)) = purpose.removal() {
             self.removal_waves.begins(now, wave);
         }
         self.limiter.began(key, purpose.access());
@@ -342,7 +343,7 @@ impl Work {
         let in_flight = self.in_flight.remove(&id)?;
         let InFlight { key, purpose, begun, seen: _ } = &in_flight;
         self.limiter.finished(key, purpose.access());
-        if let Some(wave) = purpose.removal_wave() {
+        if let Some((_, wave)) = purpose.removal() {
             let done = matches!(result, OpResult::Delete(Ok(_)) | OpResult::Orphan(Ok(_)));
             self.removal_waves.ends(now, wave, if done { StepEnd::Done } else { StepEnd::Undone });
         }
@@ -363,7 +364,7 @@ impl Work {
 
     /// The removal that an operation is a step of.
     pub(in crate::core) fn removal_of(&self, id: OpId) -> Option<&Tombstone> {
-        self.in_flight.get(&id)?.purpose.removal()
+        self.in_flight.get(&id)?.purpose.removal().map(|(tombstone, _)| tombstone)
     }
 
     pub(in crate::core) fn is_idle(&self) -> bool {
@@ -473,15 +474,6 @@ fn without_answer(failure: Failure) -> Failure {
         message
     };
     Failure { reason: Reason::Unavailable, message, retry_after, fate }
-}
-
-fn count_down(counts: &mut BTreeMap<i32, usize>, wave: i32) {
-    if let Some(count) = counts.get_mut(&wave) {
-        *count -= 1;
-        if *count == 0 {
-            counts.remove(&wave);
-        }
-    }
 }
 
 #[cfg(test)]

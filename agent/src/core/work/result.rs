@@ -78,7 +78,7 @@ impl Core {
             object.work.end();
         }
         self.may_be_set_back(&key, seen.as_ref(), &result);
-        let removal = purpose.removal().cloned();
+        let removal = purpose.removal().map(|(tombstone, _)| tombstone.clone());
         let follow_up = self.ended(now, &key, purpose, result, out);
         match (follow_up, removal) {
             (FollowUp::Requeue, _) => self.enqueue(&key),

@@ -23,7 +23,7 @@ const POLLS_BEFORE_LONGER: u32 = 100;
 #[derive(Debug)]
 pub(in crate::core) struct Session {
     pub(super) link: Link,
-    pub(super) last: u64,
+    pub(super) requests: RequestIds,
     /// The session that is open; none while another is being opened.
     pub(in crate::core) name: Option<SessionName>,
     /// The newest that is stored.
@@ -57,7 +57,7 @@ impl Default for Session {
     fn default() -> Self {
         Self {
             link: Link::Off,
-            last: 0,
+            requests: RequestIds::default(),
             name: None,
             persisted: SessionName::default(),
             fenced: None,
@@ -132,6 +132,17 @@ pub(super) enum Next {
     Gather(Box<Gather>),
 }
 
+/// Numbers requests, each once in a run.
+#[derive(Debug, Default)]
+pub(super) struct RequestIds(pub(super) u64);
+
+impl RequestIds {
+    pub(super) fn next(&mut self) -> RequestId {
+        self.0 += 1;
+        RequestId(self.0)
+    }
+}
+
 impl Session {
     /// Goes on from this stored session.
     pub(in crate::core) fn since(persisted: SessionName) -> Self {
@@ -139,8 +150,7 @@ impl Session {
     }
 
     pub(in crate::core) fn request(&mut self) -> RequestId {
-        self.last += 1;
-        RequestId(self.last)
+        self.requests.next()
     }
 
     /// The new target is being written; a session follows.

@@ -225,7 +225,7 @@ fn an_agent_whose_signature_the_hub_cannot_verify_shows_its_token_once() {
     let mut script = Script::new(unspent);
     script.event("start", Event::Started);
     for refusal in [RefusalKind::Unauthenticated, RefusalKind::TokenRefused, RefusalKind::Unauthenticated] {
-        script.refused(script.core.sync.session.last, refusal);
+        script.refused(script.core.sync.session.requests.0, refusal);
         script.after(400).event("timer", Event::Timer(Timer::Link));
     }
     script.check(&expect![[r#"
