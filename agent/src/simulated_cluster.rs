@@ -22,7 +22,7 @@ mod users;
 
 pub use controllers::Chore;
 pub use faults::Faults;
-pub use objects::{Local, has_ttl, is_definition, is_deployment, is_job, is_namespace, widget};
+pub use objects::{Local, has_ttl, is_deployment, widget};
 pub use users::{Means, Stripped};
 
 /// What an API server has in its store, at one time.
@@ -90,15 +90,15 @@ impl Cluster {
         if self.faults.unserved.contains(kind) {
             return Served::No;
         }
-        let defined = |key: &ObjectKey, local: &Local| is_definition(&key.kind) && !local.deleting;
+        let defined = |key: &ObjectKey, local: &Local| key.kind.is_definition() && !local.deleting;
         if *kind == widget() && !self.objects.iter().any(|(key, local)| defined(key, local)) {
             return Served::No;
         }
-        Served::Yes { namespaced: !is_namespace(kind) && !is_definition(kind), status: is_deployment(kind) }
+        Served::Yes { namespaced: !kind.is_namespace() && !kind.is_definition(), status: is_deployment(kind) }
     }
 
     pub fn has_namespace(&self, name: &str) -> bool {
-        let stands = |key: &ObjectKey, local: &Local| is_namespace(&key.kind) && &*key.name == name && !local.deleting;
+        let stands = |key: &ObjectKey, local: &Local| key.kind.is_namespace() && &*key.name == name && !local.deleting;
         self.namespaces.contains(name) || self.objects.iter().any(|(key, local)| stands(key, local))
     }
 
@@ -139,8 +139,8 @@ impl Cluster {
     /// What is in a namespace, or of the kind that is defined.
     pub fn contents(&self, key: &ObjectKey) -> impl Iterator<Item = &ObjectKey> {
         self.objects.keys().filter(|inner| {
-            (is_namespace(&key.kind) && inner.namespace == key.name)
-                || (is_definition(&key.kind) && inner.kind == widget())
+            (key.kind.is_namespace() && inner.namespace == key.name)
+                || (key.kind.is_definition() && inner.kind == widget())
         })
     }
 
@@ -199,7 +199,7 @@ impl Cluster {
         }
         let observed = Box::new(local.observed(key, &self.agent));
         let former = self.objects.insert(key.clone(), local);
-        if is_definition(&key.kind) {
+        if key.kind.is_definition() {
             self.news.push(News::Served(widget()));
         }
         if observed.labelled {
@@ -214,7 +214,7 @@ impl Cluster {
     fn remove(&mut self, key: &ObjectKey) {
         let Some(local) = self.objects.remove(key) else { return };
         self.versions += 1;
-        if is_definition(&key.kind) {
+        if key.kind.is_definition() {
             self.news.push(News::Served(widget()));
         }
         if local.is_labelled_for(&self.agent) {

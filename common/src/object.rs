@@ -20,8 +20,26 @@ impl GroupKind {
         Self { group: group.into(), kind: kind.into() }
     }
 
+    /// By the `apiVersion` and `kind` of an object.
+    pub fn of(api_version: &str, kind: impl Into<Arc<str>>) -> Self {
+        Self::new(api_version.split_once('/').map_or("", |(group, _)| group), kind)
+    }
+
     pub fn is(&self, group: &str, kind: &str) -> bool {
         &*self.group == group && &*self.kind == kind
+    }
+
+    pub fn is_namespace(&self) -> bool {
+        self.is("", "Namespace")
+    }
+
+    /// Whether it is that of CustomResourceDefinitions.
+    pub fn is_definition(&self) -> bool {
+        self.is("apiextensions.k8s.io", "CustomResourceDefinition")
+    }
+
+    pub fn is_job(&self) -> bool {
+        self.is("batch", "Job")
     }
 }
 

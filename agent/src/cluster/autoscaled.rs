@@ -110,8 +110,7 @@ async fn list(client: &Client, namespace: &str) -> Result<Workloads, Failure> {
         };
         let (autoscalers, following) = page.turn(&first);
         for Autoscaler { spec: Spec { scale_target_ref: Reference { api_version, kind, name } } } in autoscalers {
-            let group = api_version.split_once('/').map_or("", |(group, _)| group);
-            workloads.insert((GroupKind::new(group, kind), name));
+            workloads.insert((GroupKind::of(&api_version, kind), name));
         }
         next = following;
     }

@@ -18,7 +18,7 @@ use tracing::debug;
 
 use super::failure::Refused;
 use super::render::api_version;
-use super::request::{Call, Want, call};
+use super::request::{Call, JSON, MERGE_PATCH, Want, call};
 use crate::core::KubeEvent;
 
 /// Events that wait to be recorded: of a fault of more objects at once only some get one.
@@ -29,8 +29,6 @@ const PAUSE: Duration = Duration::from_millis(200);
 const REPORTER: &str = "tideline.dev/agent";
 /// Where Events of objects without a namespace are.
 const NAMESPACE: &str = "default";
-const JSON: &str = "application/json";
-const MERGE_PATCH: &str = "application/merge-patch+json";
 
 /// What became of an Event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -33,7 +33,7 @@ use super::autoscaled::Autoscaled;
 use super::discovery::{Kinds, Unresolved};
 use super::exempt::{Exempt, Scaled};
 use super::failure::{Failure, Refused};
-use super::request::{Want, unreadable};
+use super::request::{JSON, Want, unreadable};
 use super::resource::Resource;
 use super::{Bodies, BodyError, Scope, compare, exempt, fields, inspect, render};
 use crate::core::{
@@ -41,8 +41,6 @@ use crate::core::{
     Observed, Op, OpResult, Orphaned, OwnershipTransferred,
 };
 use target::{REWRITE_ROUNDS_MAX, Target, is_missing};
-
-const JSON: &str = "application/json";
 
 /// Characters of a name that a dry run keeps.
 const DRY_RUN_NAME_MAX: usize = 40;
@@ -417,9 +415,9 @@ impl Executor {
     async fn inspect(&self, scope: &Scope, key: &ObjectKey, version: &Arc<str>) -> Result<Inspected, Refused> {
         let target = self.target(key, version, None).await?;
         let Some(before) = target.read_as(Want::Whole).await? else { return Ok(Inspected::Gone) };
-        let contents = if inspect::is_namespace(&key.kind) {
+        let contents = if key.kind.is_namespace() {
             inspect::namespace(&self.client, scope, &key.name).await?
-        } else if inspect::is_definition(&key.kind) {
+        } else if key.kind.is_definition() {
             let definition = inspect::Definition::of(&before).map_err(|error| unreadable(&error))?;
             inspect::definition(&self.client, scope, &definition).await?
         } else {
@@ -471,7 +469,7 @@ impl Executor {
     }
 
     fn after_write(&self, key: &ObjectKey) {
-        if inspect::is_definition(&key.kind) {
+        if key.kind.is_definition() {
             self.kinds.definitions_changed();
         }
     }
@@ -504,14 +502,14 @@ fn to_create(mut object: Value, entry: &Entry, policy: &ApplyPolicy, mark: &Mark
 
 /// Distinguishes two runs of a Job: a new label makes no new run.
 fn pod_template(key: &ObjectKey, object: &Value) -> Option<Digest> {
-    let template = object["spec"].get("template").filter(|_| key.kind.is("batch", "Job"))?;
+    let template = object["spec"].get("template").filter(|_| key.kind.is_job())?;
     // Its fields are in the order of their names, whatever order they were written in.
     Some(Digest::of(template.to_string().as_bytes()))
 }
 
 /// Whether it is a Job that is deleted some time after it ended.
 fn is_collected(key: &ObjectKey, object: &Value) -> bool {
-    key.kind.is("batch", "Job") && object["spec"]["ttlSecondsAfterFinished"].is_number()
+    key.kind.is_job() && object["spec"]["ttlSecondsAfterFinished"].is_number()
 }
 
 fn complete(object: &mut Value, entry: &Entry, mark: &Mark) -> Result<(), Failure> {

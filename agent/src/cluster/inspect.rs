@@ -283,12 +283,3 @@ fn belongs_to_the_namespace(key: &ObjectKey) -> bool {
         || kind.is("coordination.k8s.io", "Lease")
         || &*kind.group == "metrics.k8s.io"
 }
-
-/// Shared by the executor.
-pub(super) fn is_namespace(kind: &GroupKind) -> bool {
-    kind.is("", "Namespace")
-}
-
-pub(super) fn is_definition(kind: &GroupKind) -> bool {
-    kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
-}

@@ -288,7 +288,7 @@ impl Task {
                     Event::Watched { kind: self.kind.clone() }
                 }
                 News::Changed(observed) => {
-                    if self.kind.is("apiextensions.k8s.io", "CustomResourceDefinition") {
+                    if self.kind.is_definition() {
                         self.kinds.definitions_changed();
                     }
                     Event::Observed(Box::new(observed))

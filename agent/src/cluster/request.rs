@@ -26,7 +26,8 @@ pub(super) const CALL_MAX: Duration = Duration::from_secs(35);
 /// every character, and a list has smaller pages.
 pub(super) const ANSWER_BYTES_MAX: usize = 16 << 20;
 
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
+pub(super) const MERGE_PATCH: &str = "application/merge-patch+json";
 const METADATA: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1";
 const METADATA_LIST: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 

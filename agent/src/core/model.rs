@@ -206,5 +206,5 @@ impl Model {
 
 /// The namespace that an object is in. A Namespace is in itself: who may edit it is not who may edit what else has none.
 pub(super) fn namespace_of(key: &ObjectKey) -> &Arc<str> {
-    if key.kind.is("", "Namespace") { &key.name } else { &key.namespace }
+    if key.kind.is_namespace() { &key.name } else { &key.namespace }
 }

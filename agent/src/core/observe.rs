@@ -111,7 +111,7 @@ impl Core {
         }
         self.may_have_come_back(&key, &observed.uid, observed.mark.as_deref(), listed);
         // The status of one that is being deleted changes all the time, and nothing can be created in it.
-        let takes_objects = key.kind.is("", "Namespace") && !observed.deleting;
+        let takes_objects = key.kind.is_namespace() && !observed.deleting;
         let looked = self.see(&key, observed);
         let news = looked == Some(true);
         let object = self.model.objects.get(&key);

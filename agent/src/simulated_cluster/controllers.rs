@@ -3,7 +3,6 @@
 use tideline_common::ObjectKey;
 
 use super::Cluster;
-use super::objects::{is_definition, is_namespace};
 use crate::core::Deleted;
 
 /// What a controller does in its own time.
@@ -19,7 +18,7 @@ impl Cluster {
     /// A request to delete an object: by an agent, or by anybody.
     pub fn delete(&mut self, key: &ObjectKey) -> Deleted {
         let Some(local) = self.objects.get(key) else { return Deleted::Gone };
-        let holds = is_namespace(&key.kind) || is_definition(&key.kind);
+        let holds = key.kind.is_namespace() || key.kind.is_definition();
         if local.finalizer || holds || self.faults.unfinalized.contains(key) {
             if !local.deleting {
                 self.change(key, |local| local.deleting = true);

@@ -170,18 +170,6 @@ pub fn widget() -> GroupKind {
     GroupKind::new("example.com", "Widget")
 }
 
-pub fn is_namespace(kind: &GroupKind) -> bool {
-    kind.is("", "Namespace")
-}
-
-pub fn is_definition(kind: &GroupKind) -> bool {
-    kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
-}
-
-pub fn is_job(kind: &GroupKind) -> bool {
-    kind.is("batch", "Job")
-}
-
 /// They have generations, a status, and Pods.
 pub fn is_deployment(kind: &GroupKind) -> bool {
     kind.is("apps", "Deployment")
@@ -189,5 +177,5 @@ pub fn is_deployment(kind: &GroupKind) -> bool {
 
 /// Whether it is a Job that is deleted some time after it ended.
 pub fn has_ttl(key: &ObjectKey) -> bool {
-    is_job(&key.kind) && key.name.starts_with("ttl")
+    key.kind.is_job() && key.name.starts_with("ttl")
 }

@@ -7,7 +7,7 @@ use tideline_common::{
 };
 
 use super::Cluster;
-use super::objects::{Local, Managed, has_ttl, is_job};
+use super::objects::{Local, Managed, has_ttl};
 use crate::core::{
     Applied, Compared, Created, Deleted, Difference, Earlier, Failure, FieldConflict, Inspected, LocalField, Marked,
     NotDone, Observed, Op, OpResult, Orphaned, OwnershipTransferred, Served, Values,
@@ -240,7 +240,7 @@ impl Cluster {
 
     /// No Job runs twice, but where a person said so, and then once more.
     fn check_run(&mut self, key: &ObjectKey, source: &Uid) {
-        let ran = is_job(&key.kind) && self.finished.contains(source);
+        let ran = key.kind.is_job() && self.finished.contains(source);
         assert!(!ran || self.released.remove(source), "{key} of {source} runs again");
         self.finished.remove(source);
     }
@@ -248,5 +248,5 @@ impl Cluster {
 
 /// Of two changes of a Job about one is one of its Pod template.
 fn pod_template(entry: &Entry) -> Option<Digest> {
-    is_job(&entry.key.kind).then(|| Digest::of(&[entry.input.as_bytes()[0] % 2]))
+    entry.key.kind.is_job().then(|| Digest::of(&[entry.input.as_bytes()[0] % 2]))
 }

@@ -1,7 +1,7 @@
 //! What must hold at rest.
 
 use tideline_agent::core::{AgentMode, Served};
-use tideline_agent::simulated_cluster::{has_ttl, is_deployment, is_job};
+use tideline_agent::simulated_cluster::{has_ttl, is_deployment};
 use tideline_common::rollup::Freshness;
 use tideline_common::wire::v1::{Continuity, Decommission, DecommissionReport, ObjectReport, Progress, Terminal};
 use tideline_common::{
@@ -61,7 +61,7 @@ impl World {
                 there.is_some_and(|local| local.owner.is_none() || (self.lost_journal && local.mark.is_none()))
             }
             Reason::KindMissing => self.cluster.served(&key.kind) == Served::No,
-            Reason::MayHaveRun => self.restored && is_job(&key.kind),
+            Reason::MayHaveRun => self.restored && key.kind.is_job(),
             Reason::Vanished => has_ttl(key) && there.is_none(),
             Reason::NamespaceUnavailable => !self.cluster.has_namespace(&key.namespace),
             _ => false,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use roaring::RoaringBitmap;
-use tideline_agent::simulated_cluster::{is_definition, is_namespace, widget};
+use tideline_agent::simulated_cluster::widget;
 use tideline_common::{
     ApplyMode, ApplyPolicy, AssociatedKind, DriftPolicy, Gate, ObjectKey, Prune, SourceRef, SpaceName, Takeover,
     TargetId,
@@ -216,7 +216,7 @@ impl Workload {
         self.last += 1;
         let last = self.last;
         let policy =
-            if is_definition(&place.1.kind) { self.policies[0].clone() } else { random.pick(&self.policies).clone() };
+            if place.1.kind.is_definition() { self.policies[0].clone() } else { random.pick(&self.policies).clone() };
         let at = match random.below(10) {
             0 if &*place.1.namespace == "shop" => Reach::Mapped,
             1 if &*place.1.namespace == "shop" => Reach::Both,
@@ -327,7 +327,7 @@ fn assignment(
         version: "v1".into(),
         generation: source.generation,
         wave: match &key.kind {
-            kind if is_namespace(kind) || is_definition(kind) => -10,
+            kind if kind.is_namespace() || kind.is_definition() => -10,
             kind if *kind == widget() => 10,
             _ => 0,
         },

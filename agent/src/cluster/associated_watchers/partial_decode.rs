@@ -120,8 +120,7 @@ fn taken(metadata: ObjectMeta, condition: Condition) -> Option<Associate> {
     let service = || labels.and_then(|mut labels| labels.remove(SERVICE_NAME_LABEL));
     let owner = match controller {
         Some(OwnerReference { api_version, kind, name, uid, .. }) => {
-            let group = api_version.split_once('/').map_or("", |(group, _)| group);
-            Some(Owner { kind: GroupKind::new(group, kind), name, uid: Some(Uid::try_from(uid).ok()?) })
+            Some(Owner { kind: GroupKind::of(&api_version, kind), name, uid: Some(Uid::try_from(uid).ok()?) })
         }
         None => service().map(|name| Owner { kind: GroupKind::new("", "Service"), name, uid: None }),
     };

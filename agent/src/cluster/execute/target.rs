@@ -13,14 +13,13 @@ use super::super::exempt::Exempt;
 use super::super::failure::{Failure, Refused};
 use super::super::metadata::ManagedFields;
 use super::super::object::{Object, assignable};
-use super::super::request::{Call, Want, answer, call, read, unreadable};
+use super::super::request::{Call, MERGE_PATCH, Want, answer, call, read, unreadable};
 use super::super::resource::Resource;
-use super::super::{Scope, decode, fields, inspect};
+use super::super::{Scope, decode, fields};
 use super::{Executor, Stopped};
 use crate::core::{FieldConflict, Observed};
 
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
-const MERGE_PATCH: &str = "application/merge-patch+json";
 /// Rounds of taking out fields that are others' from an unforced apply. One is enough unless managers change meanwhile.
 const CONFLICT_ROUNDS_MAX: usize = 3;
 
@@ -54,7 +53,7 @@ impl Target<'_> {
 
     /// The absence of a namespace is reported in the words used for objects in it.
     pub(super) fn is_namespace_gone(&self, refused: &Refused) -> bool {
-        inspect::is_namespace(&self.key.kind) && !refused.is_kind_missing() && is_missing(refused)
+        self.key.kind.is_namespace() && !refused.is_kind_missing() && is_missing(refused)
     }
 
     /// Reads the object as it is decoded; None if it is not there.

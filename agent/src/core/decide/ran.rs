@@ -139,7 +139,7 @@ impl Ran {
     /// An existing object of ours leaves no doubt: if it goes, it is recreated as anywhere else. Except a Job, which may have
     /// ended by then and have been collected unseen.
     pub(in crate::core) fn undoubt(&mut self, model: &mut Model, key: &ObjectKey) {
-        let Some(object) = model.objects.get(key).filter(|_| !key.kind.is("batch", "Job")) else { return };
+        let Some(object) = model.objects.get(key).filter(|_| !key.kind.is_job()) else { return };
         if let Some((source, Terminal::MayHaveRun)) = object.terminal.clone()
             && model.stands_for(key, &source)
         {

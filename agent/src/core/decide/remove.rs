@@ -341,11 +341,11 @@ pub(in crate::core) fn may_replace(
 
 /// A Namespace or a CRD is deleted with everything in it.
 pub(in crate::core) fn holds_others(kind: &GroupKind) -> bool {
-    kind.is("", "Namespace") || kind.is("apiextensions.k8s.io", "CustomResourceDefinition")
+    kind.is_namespace() || kind.is_definition()
 }
 
 fn is_system_namespace(key: &ObjectKey) -> bool {
-    key.kind.is("", "Namespace") && (&*key.name == "default" || key.name.starts_with("kube-"))
+    key.kind.is_namespace() && (&*key.name == "default" || key.name.starts_with("kube-"))
 }
 
 /// The wave of a removal whose entry is not known any more: what holds others goes last.

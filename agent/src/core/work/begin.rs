@@ -140,7 +140,7 @@ impl Core {
         let key = &entry.key;
         let purpose = Purpose::Create { entry: Arc::clone(entry), policy };
         let source = &entry.source.uid;
-        if !key.kind.is("batch", "Job") || self.model.creations.earlier(key, source) == Earlier::Unanswered {
+        if !key.kind.is_job() || self.model.creations.earlier(key, source) == Earlier::Unanswered {
             return self.execute(now, key, purpose, op, out);
         }
         if let Some(problem) = self.model.disk.problem() {

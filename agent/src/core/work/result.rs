@@ -375,7 +375,7 @@ impl Core {
         if self.model.desired.get(key) == Some(entry) {
             self.succeeded(now, key);
         }
-        if key.kind.is("", "Namespace") {
+        if key.kind.is_namespace() {
             self.wake_namespace(&key.name);
         }
         // It may have changed while this was under way, and what was seen meanwhile may be later than this write.

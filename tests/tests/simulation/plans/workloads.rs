@@ -1,6 +1,6 @@
 //! What people do while a plan disturbs the rest. Small worlds: one object for each way in which objects differ.
 
-use tideline_agent::simulated_cluster::{Means, Stripped, is_definition, is_namespace};
+use tideline_agent::simulated_cluster::{Means, Stripped};
 use tideline_common::{
     ApplyMode, ApplyPolicy, ApproveDeletions, DriftPolicy, Gate, ObjectKey, Prune, SpaceName, Takeover,
 };
@@ -95,7 +95,7 @@ fn cast() -> Vec<(ObjectKey, ApplyPolicy)> {
 
 /// An object of a kind that nothing else depends on.
 fn common(key: &ObjectKey) -> bool {
-    !is_namespace(&key.kind) && !is_definition(&key.kind)
+    !key.kind.is_namespace() && !key.kind.is_definition()
 }
 
 fn strangers(world: &mut World) {

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tideline_agent::simulated_cluster::is_namespace;
 use tideline_common::{ApplyMode, Digest, Entry, InstanceId, ObjectKey, Uid};
 use tideline_hub::link::core as link;
 
@@ -203,7 +202,7 @@ impl World {
             })
         });
         let namespace =
-            |key: &ObjectKey| if is_namespace(&key.kind) { key.name.clone() } else { key.namespace.clone() };
+            |key: &ObjectKey| if key.kind.is_namespace() { key.name.clone() } else { key.namespace.clone() };
         let namespaces: BTreeSet<_> = later.map(|entry| namespace(&entry.key)).collect();
         namespaces.len() > 1
     }

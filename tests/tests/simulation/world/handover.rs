@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tideline_agent::core::{Answer, Enrolled, LinkFailure};
-use tideline_agent::simulated_cluster::{Local, is_definition, is_namespace, widget};
+use tideline_agent::simulated_cluster::{Local, widget};
 use tideline_common::signature::VerifyingKey;
 use tideline_common::wire::v1::{Refusal, RefusalKind};
 use tideline_common::{Formers, ObjectKey, Owner, TargetId, Uid};
@@ -67,7 +67,7 @@ impl World {
         let placed = self.hub.history.assigned().cloned().collect::<BTreeSet<_>>();
         self.act(|spaces| spaces.delete(goes));
         // A definition is deleted with all of its kind, and a namespace with the last object in it.
-        let depends = |key: &ObjectKey| is_namespace(&key.kind) || is_definition(&key.kind) || key.kind == widget();
+        let depends = |key: &ObjectKey| key.kind.is_namespace() || key.kind.is_definition() || key.kind == widget();
         self.uids().into_iter().filter(|(key, _)| placed.contains(key) && !goes(key) && !depends(key)).collect()
     }
 

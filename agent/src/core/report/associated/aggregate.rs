@@ -261,7 +261,7 @@ impl Aggregate {
     /// Possible owners of a ReplicaSet or Job that is not known yet: controllers put a dash and a hash or a time behind the
     /// name.
     fn makers(&self, kind: &GroupKind, namespace: &str, name: &str) -> impl Iterator<Item = &Arc<ObjectKey>> {
-        let link = kind.is("apps", "ReplicaSet") || kind.is("batch", "Job");
+        let link = kind.is("apps", "ReplicaSet") || kind.is_job();
         let stem = name.rsplit_once('-').filter(|_| link).map(|(stem, _)| stem);
         let named = stem.and_then(|stem| self.named.get(&(namespace.into(), stem.into())));
         named.into_iter().flatten()

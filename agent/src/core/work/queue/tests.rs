@@ -112,7 +112,7 @@ impl Offline {
         for effect in out {
             match effect {
                 Effect::Execute { id, op: Op::Create { entry, earlier, .. } } => {
-                    let job = entry.key.kind.is("batch", "Job");
+                    let job = entry.key.kind.is_job();
                     assert!(!job || self.loaded.creating.contains(&creation(&entry)), "the journal does not have it");
                     self.earlier = Some(earlier);
                     self.begun.push((id, entry.key.clone()));
