@@ -2,6 +2,8 @@
 
 pub(super) mod copies;
 pub(super) mod drift;
+mod findings;
+mod judgement;
 pub(super) mod patrol;
 pub(super) mod sightings;
 pub(super) mod unexplained;
