@@ -1,4 +1,8 @@
 //! Finds what watches do not report: drift, copied marks, what the patrol lists; and counts what is too much to keep account of.
+//!
+//! The [`patrol`] lists everything now and then, [`judgement`] says of each listed object whether it is as it should be, and
+//! [`findings`] takes in what is not. [`drift`] says in which fields an object was changed, where that is only to be reported.
+//! [`copies`] and [`unexplained`] are objects with our mark that are left alone; both are [`sightings`].
 
 pub(super) mod copies;
 pub(super) mod drift;

@@ -1,9 +1,10 @@
 //! What the agent knows of its cluster.
 //!
 //! An [`Object`](object::Object) is one place at the cluster: its [`WorkState`](work_state::WorkState) says where it is in the
-//! work, its [`Presence`](presence::Presence) what is known to stand there, its [`LiveStatus`](live_status::LiveStatus) what is
-//! known of its status; a [`Removal`](removal::Removal) is of a source that is to be gone from there. Most are at rest, and [compacted](compact) into rows
-//! of a few bytes; [`objects`] has both kinds, and expands what is touched. What changes is queued for the journal, in [`disk`].
+//! work, its [`Presence`](presence::Presence) what is known to stand there, and its [`LiveStatus`](live_status::LiveStatus) what
+//! is known of the status of that. A [`Removal`](removal::Removal) is of one source that is to be gone from such a place. Most
+//! objects are at rest, and [compacted](compact) into rows of a few bytes; [`objects`] has both kinds, and expands what is
+//! touched. What changes is queued for the journal, in [`disk`].
 
 pub(super) mod change;
 pub(super) mod compact;

@@ -6,8 +6,14 @@
 //!                                                                           └────▶ read: what stands there
 //! ```
 //!
-//! [`queue`] has the state. [`removals`] says where a removal comes from and where it goes, [`removing`] what is between, and
-//! [`removal_waves`] which of them wait for others.
+//! Two sorts of things have their turn here: the entry of an object, which is tried until the object stands as it says, and the
+//! removal of a source, which is judged until no object of that source is left. Of one key there may be both, and several
+//! removals; but there is one operation per object at a time, and whatever else is due waits for its end.
+//!
+//! To read it, begin with [`queue`], which has the state; then [`begin`], [`in_flight`], [`result`] and [`conclude`], which are
+//! the way of an entry. [`removals`] says where a removal comes from and where it goes, [`removing`] what is between, and
+//! [`removal_waves`] which of them wait for others. [`limiter`] and [`aimd`] bound how much is in flight. [`read`] says what a read
+//! of an object means, and [`rebuild`] what replaces a journal that was lost.
 
 pub(super) mod aimd;
 pub(super) mod begin;

@@ -14,28 +14,38 @@ use crate::core::model::seen::Seen;
 /// The state of an object, as the patrol judges it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Judgement {
+    /// It is as it should be.
     Nothing,
     /// Something is under way: what was seen proves nothing.
     Busy,
+    /// Assigned, and not to be applied.
     Withheld,
+    /// Its last try failed, which was reported then.
     Failing,
+    /// It is ours, nothing assigns it, and it stays until a person decides.
     Held,
     /// Like what is held, and beyond what an account is kept of.
     TooMany,
-    /// Known and reported.
+    /// Another's object has the key, which was reported.
     Foreign,
+    /// Not as it should be, unless it is just in transition.
     Suspect(Finding),
 }
 
+/// In what a suspect is not as it should be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Finding {
+    /// It should be there.
     Missing,
     /// To be corrected.
     Drifted,
     /// To be reported only.
     Differs,
+    /// It is ours, nothing assigns it, and no watch has told of it.
     Orphaned,
+    /// Another's object has the key of an assigned one.
     Foreign,
+    /// The watch has not told of what is listed, or that it is gone.
     Unseen,
 }
 

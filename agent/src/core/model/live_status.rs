@@ -1,16 +1,14 @@
 //! What is known of the status of a live object, from when it is seen until it was reported.
 //!
-//! ```text
-//!               show                          reported
-//!  any state ─────────▶ None, Known, TooLarge ──────────┐ Known
-//!      │  ▲                                             ▼
-//!      │  └──────────────────────────────────────── Dropped ◀────────────┐
-//!      │ drop                                        │   ▲               │
-//!      └─────────────────────────────────────────────┼───┤ unread        │ reported
-//!                         read_again, list_again     ▼   │               │
-//!                     None ◀────────────────────── Awaited ────────▶ Unreadable
-//!                                was_read                 read_failed
-//! ```
+//! | from | by | to |
+//! |---|---|---|
+//! | any | `show` | `None`, `Known`, `TooLarge`; `Dropped` where nobody asks for it |
+//! | `Known`, `Unreadable` | `reported` | `Dropped` |
+//! | `Dropped` | `read_again`, `list_again` | `Awaited` |
+//! | `Awaited` | `was_read` | `None` |
+//! | `Awaited` | `unread` | `Dropped` |
+//! | `Awaited` | `read_failed` | `Dropped`, or `Unreadable` if the object is to be reported without it |
+//! | any but `None` | `drop` | `Dropped` |
 //!
 //! A status is kept until it was reported, and no longer: tens of thousands of them would be most of what the agent needs. If
 //! the hub is to have it again, it is read again.

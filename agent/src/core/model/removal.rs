@@ -1,21 +1,18 @@
 //! What is known of one removal: why it is to be, how far it is, and when it is judged next.
 //!
-//! ```text
-//!              unassign, see_through
-//!  Approved ──────────────────────────▶ ┌────────────┐                         why
-//!                                       │ Unassigned │
-//!       ┌────▶ Retired ───────────────▶ └────────────┘
-//!       │ retire  │    unassign,               ▲
-//!       │         │ spare    see_through       │
-//!       └────── Spared ────────────────────────┘
+//! | | from | by | to |
+//! |---|---|---|---|
+//! | why | `Approved`, `Retired`, `Spared` | `unassign`, `see_through` | `Unassigned` |
+//! | | `Retired` | `spare` | `Spared` |
+//! | | `Spared` | `retire` | `Retired` |
+//! | how far | all but `Done` | `wait` | `Waiting` |
+//! | | all but `Done` | `wait_for_wave` | `WaitingForWave` |
+//! | | all but `Done` | `hold` | `Held` |
+//! | | `Held` | `come_back` | `Waiting` |
+//! | | all but `Done` | `finalize` | `Finalizing` |
+//! | | all but `Done` | `end` | `Done`, and it stays so |
 //!
-//!            ┌─────────────────── wait, or assigned again ────────────────┐
-//!            ▼                                                            │    how far
-//!         Waiting ── wait_for_wave, hold, finalize ──▶ WaitingForWave, Held, Finalizing
-//!            └──────────────────────── end ─────────────────┴──▶ Done
-//! ```
-//!
-//! The second goes from any state to any other until it is done, and stays so. When its next turn is, [`Turn`] says.
+//! When it is judged next, its [`Turn`] says. All combinations occur: one that is held waits for its next try, or is in the queue.
 
 use std::sync::Arc;
 

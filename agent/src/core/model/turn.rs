@@ -4,7 +4,7 @@
 //!                     enqueue                  wait
 //!  Queued { wave } ◀───────── ┌────────────┐ ──────▶ Waiting { until }
 //!         └─────────────────▶ │    Idle    │ ◀─────────────┘
-//!          dequeue, take └     ────────────┘    dequeue
+//!          dequeue, take    └────────────┘    dequeue
 //! ```
 //!
 //! `Work` has queues and retries in order. What is said here is how it finds something in them, so that nothing is in both.

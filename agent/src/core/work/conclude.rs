@@ -1,4 +1,8 @@
 //! What an attempt at an entry leads to: it is applied, it failed, or it is tried again after a while.
+//!
+//! An entry is *tried* once any attempt at it has come to something, well or not, or has been put off for so long that others
+//! need not wait for it. Waves of entries, and removals after them, wait for that and for no success; a Placement that wants
+//! more has gates.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,6 +59,7 @@ impl Core {
         self.mark_tried(key);
     }
 
+    /// Has the outcome of an entry reported, and others tried that were refused as it was.
     fn say(&mut self, now: Monotonic, key: &ObjectKey, outcome: Outcome) {
         self.model.lacks_bodies |= outcome.reason == Some(Reason::BodyMissing);
         let failed = outcome.reason.filter(|_| outcome.progress == Progress::Failed);
@@ -82,6 +87,7 @@ impl Core {
         FollowUp::BackOff(retry_after)
     }
 
+    /// The entry delays no later wave any more.
     pub(in crate::core) fn mark_tried(&mut self, key: &ObjectKey) {
         if let (Some(object), Some(entry)) = (self.model.objects.get_mut(key), self.model.desired.get(key))
             && object.work.mark_tried()

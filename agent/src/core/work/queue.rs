@@ -147,18 +147,22 @@ impl Work {
         self.awaiting_namespace.remove(namespace).unwrap_or_default()
     }
 
+    /// There is another entry in this wave. Later waves wait until it is tried.
     pub(in crate::core) fn untried(&mut self, wave: i32) {
         self.untried.up(wave);
     }
 
+    /// An entry of this wave was tried, well or not, or is gone.
     pub(in crate::core) fn tried(&mut self, wave: i32) {
         self.untried.down(&wave);
     }
 
+    /// Whether no entry is left to be tried. Removals wait for that.
     pub(in crate::core) fn all_tried(&self) -> bool {
         self.untried.is_empty()
     }
 
+    /// Has an object read. Of several reasons the one that leads to most counts.
     pub(in crate::core) fn read(&mut self, key: ObjectKey, what_for: ReadFor) {
         let known = self.reads.entry(key).or_insert(what_for);
         *known = (*known).max(what_for);
@@ -248,6 +252,7 @@ impl Work {
         self.removal_waves.begins(now, wave);
     }
 
+    /// It has waited, whatever came of it.
     pub(in crate::core) fn release_wave(&mut self, now: Monotonic, wave: i32) {
         self.removal_waves.ends(now, wave, StepEnd::Undone);
     }
@@ -287,6 +292,7 @@ impl Work {
 
 /// What is under way.
 impl Work {
+    /// Whether another operation may begin.
     pub(in crate::core) fn has_room(&mut self, now: Monotonic) -> bool {
         self.limiter.aimd.has_room(now, self.in_flight.len())
     }
@@ -308,6 +314,7 @@ impl Work {
         self.limiter.wait(key)
     }
 
+    /// An operation on this object begins. `seen` is what is known to stand there.
     pub(in crate::core) fn start_operation(
         &mut self,
         now: Monotonic,
@@ -332,7 +339,7 @@ impl Work {
         waiting.map(|in_flight| in_flight.begun = now).is_some()
     }
 
-    /// None if it is not under way.
+    /// An operation has ended. None if it is not under way.
     pub(in crate::core) fn land(
         &mut self,
         now: Monotonic,
@@ -408,6 +415,7 @@ impl Work {
         self.limiter.aimd.resume(now);
     }
 
+    /// Has everything that is not known to be at rest looked at after a while.
     pub(in crate::core) fn schedule_pass(&mut self, now: Monotonic) {
         self.pass_at.get_or_insert(now + PASS_EVERY);
     }
@@ -445,6 +453,7 @@ impl Core {
         }
     }
 
+    /// A namespace is there: what waited for it is looked at.
     pub(in crate::core) fn wake_namespace(&mut self, namespace: &Arc<str>) {
         for key in self.work.take_awaiting(namespace) {
             self.enqueue(&key);

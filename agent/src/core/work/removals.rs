@@ -12,6 +12,7 @@ use crate::core::interface::write::{AppliedRecord, RemovalPolicy, Write};
 use crate::core::model::removal::{Cause, Moved, Removal};
 
 impl Core {
+    /// A source is to be gone from its key. Where that is known already, what the hub says outdoes what was said before.
     pub(in crate::core) fn put_removal(
         &mut self,
         tombstone: Tombstone,
@@ -112,12 +113,14 @@ impl Core {
         self.reporting.reports.removed(tombstone.clone(), now);
     }
 
+    /// Nothing was there that a removal could have orphaned.
     pub(in crate::core) fn nothing_overtaken(&mut self, now: Monotonic, key: &ObjectKey) {
         for tombstone in self.model.overtaken(key).map(|(tombstone, _)| tombstone.clone()).collect::<Vec<_>>() {
             self.removal_done(now, &tombstone);
         }
     }
 
+    /// The journal has the record of an object. Whatever waited for that goes on.
     pub(in crate::core) fn recorded(&mut self, now: Monotonic, key: &ObjectKey) {
         if let Some(object) = self.model.objects.get_mut(key) {
             object.unrecorded = object.unrecorded.saturating_sub(1);

@@ -1,4 +1,12 @@
 //! Removals, from the queue to the gate and back to the queue.
+//!
+//! ```text
+//!  queue ─▶ begin_removal ─▶ may_delete ── Delete ─▶ fuse ─▶ operation ─▶ the object is gone, or finalizes
+//!   ▲                         │  │  │ └── Orphan ──────────▶ operation ─▶ it is let go of
+//!   │                         │  │  └──── Read, Inspect ───▶ operation, and judged again with what that found
+//!   │                         │  └─────── Forget ──────────▶ done, for nothing of its source is there
+//!   └────── retry_removal ◀── Hold, Wait
+//! ```
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +42,7 @@ pub(in crate::core) enum LiveRead {
 }
 
 impl Core {
+    /// Has every removal of a key judged now that is not done.
     pub(in crate::core) fn enqueue_removals(&mut self, key: &ObjectKey) {
         self.enqueue_removals_that(key, |removal| !removal.is_done());
     }
@@ -52,6 +61,7 @@ impl Core {
         }
     }
 
+    /// The removal whose turn it is. Those before it that wait for a wave leave the queue until it is over.
     pub(in crate::core) fn next_removal(&mut self, now: Monotonic) -> Option<Tombstone> {
         loop {
             let tombstone = self.work.first_removal(now)?;
@@ -276,6 +286,7 @@ impl Core {
         object.unrecorded == 0
     }
 
+    /// Has a deletion pass the fuse, or wait. What else was decided is not the fuse's to hold.
     pub(in crate::core) fn fused(&mut self, now: Monotonic, tombstone: &Tombstone, verdict: Verdict) -> Verdict {
         match verdict {
             Verdict::Delete(authorised) => {
@@ -341,6 +352,7 @@ impl Core {
         self.model.disk.then(Then::Passed(tombstone.clone(), wave));
     }
 
+    /// The journal has it that this removal passed the fuse.
     pub(in crate::core) fn passed(&mut self, now: Monotonic, tombstone: &Tombstone, wave: i32) {
         self.work.release_wave(now, wave);
         self.guards.fuse.saved(tombstone);
@@ -413,6 +425,7 @@ impl Core {
         self.dirty(&tombstone.key, now);
     }
 
+    /// Has a removal judged again after a while, longer each time.
     pub(in crate::core) fn retry_removal(
         &mut self,
         now: Monotonic,

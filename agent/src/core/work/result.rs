@@ -23,6 +23,23 @@ use crate::core::interface::op_result::{
 use crate::core::interface::write::{LeftToOthers, LocalField};
 use crate::core::model::seen::Seen;
 
+/// So often an object may be found to be another than was meant before that is a failure: once where somebody replaced it, and
+/// again where that was seen late.
+const MISSES_MAX: u32 = 3;
+const MISSED: &str = "the object was replaced or deleted between read and write, several times in a row";
+
+/// Fields named in a message: what fits its bound with room for long paths.
+const CONFLICTS_NAMED_MAX: usize = 8;
+
+/// By which kind of write an object is as it is.
+#[derive(Clone, Debug)]
+struct Write {
+    origin: Origin,
+    posted: bool,
+    /// Fields that were left as somebody changed them.
+    local: Arc<[LocalField]>,
+}
+
 /// How a step of a removal ended.
 #[derive(Debug)]
 pub(in crate::core) enum Step {
@@ -66,6 +83,7 @@ impl From<Inspected> for Step {
 }
 
 impl Core {
+    /// An operation has ended: what follows for its object and its removal, and whatever waited for its end.
     pub(in crate::core) fn executed(&mut self, now: Monotonic, id: OpId, result: OpResult, out: &mut Effects) {
         let Some(Landed { in_flight, result, freed }) = self.work.land(now, id, result, &mut self.jitter) else {
             return;
@@ -176,6 +194,7 @@ impl Core {
         FollowUp::BackOff(retry_after)
     }
 
+    /// A creation ended. It may have found an object in its way.
     fn created(
         &mut self,
         now: Monotonic,
@@ -234,6 +253,7 @@ impl Core {
         follow_up
     }
 
+    /// An apply ended.
     fn applied(
         &mut self,
         now: Monotonic,
@@ -295,6 +315,7 @@ impl Core {
         self.write_failed(now, entry, failure)
     }
 
+    /// A write failed for a reason of its own.
     fn write_failed(&mut self, now: Monotonic, entry: &Arc<Entry>, failure: Failure) -> FollowUp {
         let key = &entry.key;
         if self.model.desired.get(key) != Some(entry) {
@@ -481,6 +502,7 @@ impl Core {
         }
     }
 
+    /// An operation of a removal ended. What is gone, or will be, may be created again if it is assigned again.
     fn step_ended(
         &mut self,
         now: Monotonic,
@@ -629,23 +651,6 @@ fn left_to_others(conflicts: &[FieldConflict], observed: &Observed) -> Option<Le
         let _ = write!(message, "{comma}{field} ({manager})");
     }
     (!conflicts.is_empty()).then_some(LeftToOthers { message, others: observed.others })
-}
-
-/// So often an object may be found to be another than was meant before that is a failure: once where somebody replaced it, and
-/// again where that was seen late.
-const MISSES_MAX: u32 = 3;
-const MISSED: &str = "the object was replaced or deleted between read and write, several times in a row";
-
-/// Fields named in a message: what fits its bound with room for long paths.
-const CONFLICTS_NAMED_MAX: usize = 8;
-
-/// By which kind of write an object is as it is.
-#[derive(Clone, Debug)]
-struct Write {
-    origin: Origin,
-    posted: bool,
-    /// Fields that were left as somebody changed them.
-    local: Arc<[LocalField]>,
 }
 
 #[cfg(test)]
