@@ -1,5 +1,5 @@
-//! A place at which nothing is under way and nothing is the matter, as little as can be kept of it: what follows from the
-//! entry that it was written from is not held again.
+//! A place at which nothing is under way, as little as can be kept of it: what follows from the entry that it was written
+//! from, or is to be written from, is not held again.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{Progress, Terminal};
-use tideline_common::{Digest, Entry, EntryState, Mark, Monotonic, Origin, Prune, PruneAdopted, Uid};
+use tideline_common::{Digest, Entry, EntryState, Mark, Monotonic, Origin, Prune, PruneAdopted, Reason, Uid};
 use uuid::Uuid;
 
 use super::live_status::{LiveStatus, Status};
@@ -15,6 +15,7 @@ use super::object::{Live, Me, Object, Outcome, ReportDigest};
 use super::presence::Presence;
 use super::seen::Seen;
 use super::shared::Shared;
+use super::turn::Turn;
 use super::work_state::{AtRest, WorkState};
 use crate::core::interface::effect::ListId;
 use crate::core::interface::observed::ListedItem;
@@ -23,18 +24,11 @@ use crate::core::interface::write::{AppliedRecord, ChangeDetector};
 /// Some 160 bytes, where an [`Object`] with all that it points to has ten times as many.
 #[derive(Debug)]
 pub(in crate::core) struct Compact {
-    /// As it was applied.
+    /// As it was applied, or is to be.
     entry: Arc<Entry>,
     assigned: Assigned,
-    uid: Uuid,
-    managed: Option<Digest>,
-    generation: u32,
-    /// The one that was recorded.
-    resource_version: u64,
-    origin: Origin,
-    posted: bool,
-    /// Its wave was recorded; journals of older builds lack it.
-    waved: bool,
+    /// None of what was never applied.
+    record: Option<CompactRecord>,
     seen: Option<CompactSeen>,
     health: Health,
     message: Arc<str>,
@@ -57,6 +51,19 @@ enum Assigned {
     Still,
     /// Another is by now, or none.
     Before,
+}
+
+/// What the journal knows beside the entry.
+#[derive(Debug)]
+struct CompactRecord {
+    uid: Uuid,
+    managed: Option<Digest>,
+    generation: u32,
+    resource_version: u64,
+    origin: Origin,
+    posted: bool,
+    /// Its wave was recorded; journals of older builds lack it.
+    waved: bool,
 }
 
 /// What the watch shows in another way than the journal.
@@ -82,11 +89,23 @@ struct Rare {
     written_as: Option<Digest>,
     /// Until it was reported.
     status: Option<Arc<RawValue>>,
+    trouble: Option<Trouble>,
+}
+
+/// Why something is not as its entry says, and when it is tried again.
+#[derive(Debug)]
+struct Trouble {
+    reason: Option<Reason>,
+    /// Shared by all that fail, or wait, for the same.
+    message: Arc<str>,
+    failures: u32,
+    until: Option<Monotonic>,
+    unshown: bool,
 }
 
 impl Rare {
     const fn is_empty(&self) -> bool {
-        matches!(self, Self { template: None, written_as: None, status: None })
+        matches!(self, Self { template: None, written_as: None, status: None, trouble: None })
     }
 }
 
@@ -121,7 +140,7 @@ impl Compact {
             presence,
             work,
             corrections: (0, Monotonic::START),
-            outcome: Outcome { progress, reason: None, message: said },
+            outcome: Outcome { progress, reason, message: said },
             terminal,
             live: Live { health, message, observed_generation, status },
             listed_in,
@@ -133,17 +152,20 @@ impl Compact {
         else {
             return None;
         };
-        let AtRest { queued, tried } = work.at_rest()?;
-        if !said.is_empty() || !presence.is_plain() {
+        let AtRest { turn, tried, failures } = work.at_rest()?;
+        let (queued, until) = match turn {
+            Turn::Idle => (None, None),
+            Turn::Queued { wave } => (Some(wave), None),
+            Turn::Waiting { until } => (None, Some(until)),
+        };
+        if !presence.is_plain() {
             return None;
         }
-        let record = record.as_ref()?;
-        let resource_version = follows(record, entry)?;
         let seen = presence.seen();
         let named = seen.and_then(|seen| seen.mark.as_ref()?.policy);
         let written_as = named.filter(|policy| *policy != entry.policy);
         let seen = match seen {
-            Some(seen) => Some(CompactSeen::of(seen, record, entry, me?)?),
+            Some(seen) => Some(CompactSeen::of(seen, record.as_ref()?, entry, me?)?),
             None => None,
         };
         let terminal = match terminal {
@@ -159,17 +181,20 @@ impl Compact {
             Status::Awaited { failed } => (CompactStatus::Awaited { failed: *failed }, None),
             Status::Unreadable { failed } => (CompactStatus::Unreadable { failed: *failed }, None),
         };
-        let rare = Rare { template: record.template, written_as, status: text };
+        let unshown = presence.is_unshown();
+        let fine = reason.is_none() && said.is_empty() && failures == 0 && until.is_none() && !unshown;
+        let trouble = || Trouble { reason: *reason, message: messages.shared(said), failures, until, unshown };
+        let trouble = (!fine).then(trouble);
+        let template = record.as_ref().and_then(|record| record.template);
+        let rare = Rare { template, written_as, status: text, trouble };
+        let record = match record {
+            Some(record) => Some(CompactRecord::of(record, entry)?),
+            None => None,
+        };
         Some(Self {
             entry: Arc::clone(entry),
             assigned: Assigned::Still,
-            uid: record.uid.to_uuid()?,
-            managed: record.managed,
-            generation: record.generation.try_into().ok()?,
-            resource_version,
-            origin: record.origin,
-            posted: record.posted,
-            waved: record.wave.is_some(),
+            record,
             seen,
             health: *health,
             message: messages.shared(message),
@@ -196,7 +221,17 @@ impl Compact {
         self.assigned == Assigned::Still
             && self.tried
             && self.queued.is_none()
+            && self.trouble().is_none()
             && self.seen.as_ref().is_some_and(|seen| seen.labelled)
+    }
+
+    /// Whether it waits for its next try.
+    pub(in crate::core) fn is_waiting(&self) -> bool {
+        self.trouble().is_some_and(|trouble| trouble.until.is_some())
+    }
+
+    fn trouble(&self) -> Option<&Trouble> {
+        self.rare.as_deref()?.trouble.as_ref()
     }
 
     pub(in crate::core) const fn awaits_status(&self) -> bool {
@@ -215,7 +250,7 @@ impl Compact {
             && self.progress == Progress::Applied
             && Arc::ptr_eq(&self.entry, entry)
             && entry.state == EntryState::Apply
-            && item.uid.to_uuid() == Some(self.uid)
+            && self.record.as_ref().is_some_and(|record| item.uid.to_uuid() == Some(record.uid))
             && told.is_some_and(|told| compact_version(&item.resource_version) == Some(told));
         if same {
             self.listed_in = list;
@@ -225,10 +260,23 @@ impl Compact {
 
     pub(in crate::core) fn expand(&self) -> Object {
         let Self { entry, queued, tried, progress, listed_in, told, .. } = self;
-        let record = self.record();
         let rare = self.rare.as_deref();
+        let template = rare.and_then(|rare| rare.template);
+        let record = self.record.as_ref().map(|record| record.expand(entry, template));
         let written_as = rare.and_then(|rare| rare.written_as);
-        let seen = self.seen.as_ref().map(|seen| seen.expand(&record, entry, written_as));
+        let seen = self.seen.as_ref().zip(record.as_ref());
+        let mut presence = Presence::from(seen.map(|(seen, record)| seen.expand(record, entry, written_as)));
+        let mut outcome = Outcome { progress: *progress, ..Outcome::default() };
+        let turn = queued.map_or(Turn::Idle, |wave| Turn::Queued { wave });
+        let mut at_rest = AtRest { turn, tried: *tried, failures: 0 };
+        if let Some(Trouble { reason, message, failures, until, unshown }) = self.trouble() {
+            outcome = Outcome { reason: *reason, message: message.as_ref().to_owned(), ..outcome };
+            at_rest.failures = *failures;
+            at_rest.turn = until.map_or(turn, |until| Turn::Waiting { until });
+            if *unshown {
+                presence.may_be_unshown();
+            }
+        }
         let status = match self.status {
             CompactStatus::None => Status::None,
             CompactStatus::Known => rare.and_then(|rare| rare.status.clone()).map_or(Status::None, Status::Known),
@@ -238,10 +286,10 @@ impl Compact {
             CompactStatus::Unreadable { failed } => Status::Unreadable { failed },
         };
         Object {
-            record: Some(record),
-            presence: Presence::from(seen),
-            work: WorkState::from(AtRest { queued: *queued, tried: *tried }),
-            outcome: Outcome { progress: *progress, ..Outcome::default() },
+            record,
+            presence,
+            work: WorkState::from(at_rest),
+            outcome,
             terminal: self.terminal.map(|fact| (entry.source.uid.clone(), fact)),
             live: Live {
                 health: self.health,
@@ -255,9 +303,24 @@ impl Compact {
             ..Object::default()
         }
     }
+}
 
-    fn record(&self) -> AppliedRecord {
-        let Self { entry, uid, managed, generation, resource_version, origin, posted, waved, .. } = self;
+impl CompactRecord {
+    /// None if it says something else than the entry does.
+    fn of(record: &AppliedRecord, entry: &Entry) -> Option<Self> {
+        Some(Self {
+            resource_version: follows(record, entry)?,
+            uid: record.uid.to_uuid()?,
+            managed: record.managed,
+            generation: record.generation.try_into().ok()?,
+            origin: record.origin,
+            posted: record.posted,
+            waved: record.wave.is_some(),
+        })
+    }
+
+    fn expand(&self, entry: &Entry, template: Option<Digest>) -> AppliedRecord {
+        let Self { uid, managed, generation, resource_version, origin, posted, waved } = self;
         AppliedRecord {
             uid: Uid::from_uuid(*uid),
             version: Arc::clone(&entry.version),
@@ -278,7 +341,7 @@ impl Compact {
             change_detector: ChangeDetector::Owner,
             left: None,
             local: Arc::default(),
-            template: self.rare.as_deref().and_then(|rare| rare.template),
+            template,
         }
     }
 }

@@ -9,6 +9,7 @@ use tideline_common::{Digest, Entry, Monotonic, Reason, Uid};
 use super::live_status::{LiveStatus, Status};
 use super::presence::Presence;
 use super::seen::Seen;
+use super::turn::Turn;
 use super::work_state::{AtRest, WorkState};
 use crate::core::interface::effect::ListId;
 use crate::core::interface::write::AppliedRecord;
@@ -136,8 +137,15 @@ impl Object {
         else {
             return None;
         };
-        let AtRest { queued, tried: false } = work.at_rest()? else { return None };
-        let unseen = presence.is_plain() && presence.seen().is_none() && matches!(status.get(), Status::None);
+        let queued = match work.at_rest()? {
+            AtRest { turn: Turn::Idle, tried: false, failures: 0 } => None,
+            AtRest { turn: Turn::Queued { wave }, tried: false, failures: 0 } => Some(wave),
+            AtRest { turn: Turn::Idle | Turn::Queued { .. } | Turn::Waiting { .. }, .. } => return None,
+        };
+        let unseen = presence.is_plain()
+            && !presence.is_unshown()
+            && presence.seen().is_none()
+            && matches!(status.get(), Status::None);
         (unseen && message.is_empty() && said.is_empty()).then_some((queued, *told))
     }
 

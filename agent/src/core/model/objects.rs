@@ -1,7 +1,7 @@
 //! All objects, by key. Of tens of thousands, some tens are in work; the others are [`Compact`], in a tenth of the memory.
 //!
 //! Whoever asks for a place gets it whole, and what was changed is compacted when the step ends, or before that if it is
-//! much. What cannot be compacted, because something is under way or the matter with it, stays whole.
+//! much. What cannot be compacted, because something is under way or there is more to know of it, stays whole.
 
 use std::collections::BTreeMap;
 use std::ops::Deref;
@@ -14,6 +14,7 @@ use super::key_ref::KeyRef;
 use super::object::{Me, Object, ReportDigest};
 use super::rows::{Row, Rows};
 use super::shared::Shared;
+use super::turn::Turn;
 use super::work_state::{AtRest, WorkState};
 use crate::core::interface::effect::ListId;
 use crate::core::interface::observed::ListedItem;
@@ -146,7 +147,10 @@ impl Objects {
     pub(in crate::core) fn not_at_rest(&self) -> impl Iterator<Item = &ObjectKey> {
         let needs_work = |slot: &Slot| match slot {
             Slot::Blank { .. } => true,
-            Slot::Compact(row) => !self.compact.get(*row).is_at_rest(),
+            Slot::Compact(row) => {
+                let compact = self.compact.get(*row);
+                !compact.is_at_rest() && !compact.is_waiting()
+            }
             Slot::Whole(object) | Slot::Open(object) => !object.work.is_waiting(),
         };
         self.slots.iter().filter(move |(_, slot)| needs_work(slot)).map(|(name, _)| name.key())
@@ -218,7 +222,8 @@ impl Slot {
 }
 
 fn blank(queued: Option<i32>, told: Option<&ReportDigest>) -> Object {
-    let work = WorkState::from(AtRest { queued, tried: false });
+    let turn = queued.map_or(Turn::Idle, |wave| Turn::Queued { wave });
+    let work = WorkState::from(AtRest { turn, ..AtRest::default() });
     Object { work, told: told.copied(), ..Object::default() }
 }
 

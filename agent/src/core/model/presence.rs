@@ -66,9 +66,9 @@ impl Presence {
         self.unshown
     }
 
-    /// Whether there is nothing to know but what is seen, or that nothing is.
+    /// Whether there is nothing to know but what is seen, or that nothing is, and whether something may be unshown.
     pub(super) const fn is_plain(&self) -> bool {
-        let Self { shown, probe: None, unshown: false } = self else { return false };
+        let Self { shown, probe: None, unshown: _ } = self else { return false };
         match shown {
             Shown::Nothing | Shown::There(_) => true,
             Shown::Doubted => false,

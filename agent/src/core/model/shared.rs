@@ -9,6 +9,9 @@ use crate::core::interface::write::AppliedRecord;
 
 /// Texts that are remembered to be shared, with some 100 bytes each. Beyond, it begins anew.
 const TEXTS_MAX: usize = 4_096;
+/// Longer ones are not remembered: what a webhook says of one object, it says of no other, and so many of the longest that are
+/// said would take four megabytes.
+const TEXT_BYTES_MAX: usize = 256;
 
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
@@ -54,8 +57,10 @@ impl Shared {
         if let Some(shared) = self.texts.get(text) {
             return Arc::clone(shared);
         }
-        let mut text = text.into();
-        self.text(&mut text);
+        let mut text: Arc<str> = text.into();
+        if text.len() <= TEXT_BYTES_MAX {
+            self.text(&mut text);
+        }
         text
     }
 

@@ -36,24 +36,20 @@ pub(in crate::core) struct WorkState {
     failures: u32,
 }
 
-/// All that there is to know of an object which is not in flight, did not fail, and does not wait for another try.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// All that there is to know of an object which is not in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::core) struct AtRest {
-    /// The wave under which it is in the queue, if it is.
-    pub(in crate::core) queued: Option<i32>,
+    pub(in crate::core) turn: Turn,
     pub(in crate::core) tried: bool,
+    /// In a row.
+    pub(in crate::core) failures: u32,
 }
 
 impl WorkState {
-    /// None if there is more to it.
+    /// None if an operation is under way.
     pub(in crate::core) const fn at_rest(&self) -> Option<AtRest> {
-        let Self { turn, in_flight: None, tried, failures: 0 } = self else { return None };
-        let queued = match turn {
-            Turn::Idle => None,
-            Turn::Queued { wave } => Some(*wave),
-            Turn::Waiting { .. } => return None,
-        };
-        Some(AtRest { queued, tried: *tried })
+        let Self { turn, in_flight: None, tried, failures } = *self else { return None };
+        Some(AtRest { turn, tried, failures })
     }
 
     /// Whether it waits for its next try.
@@ -147,9 +143,8 @@ impl WorkState {
 }
 
 impl From<AtRest> for WorkState {
-    fn from(AtRest { queued, tried }: AtRest) -> Self {
-        let turn = queued.map_or(Turn::Idle, |wave| Turn::Queued { wave });
-        Self { turn, in_flight: None, tried, failures: 0 }
+    fn from(AtRest { turn, tried, failures }: AtRest) -> Self {
+        Self { turn, in_flight: None, tried, failures }
     }
 }
 

@@ -26,7 +26,7 @@ fn object(entry: &Entry) -> Object {
     Object {
         record: Some(record_of(entry, &seen, Origin::Created, true)),
         presence: Presence::from(Some(Seen { resource_version: "17".into(), ..seen })),
-        work: WorkState::from(AtRest { queued: None, tried: true }),
+        work: WorkState::from(AtRest { turn: Turn::Idle, tried: true, failures: 0 }),
         outcome: Outcome { progress: Progress::Applied, ..Outcome::default() },
         live: Live {
             health: Health::Progressing,
@@ -67,6 +67,10 @@ fn an_object_that_is_as_recorded_is_at_rest() {
     assert!(!at_rest(|object| object.presence = Presence::default()));
     assert!(!at_rest(|object| object.work = WorkState::default()));
     assert!(!at_rest(|object| object.work.enqueue(-3)));
+    // Something is the matter with it.
+    assert!(!at_rest(|object| object.work.fail()));
+    assert!(!at_rest(|object| object.outcome.reason = Some(Reason::FieldConflict)));
+    assert!(!at_rest(|object| object.presence.may_be_unshown()));
     assert!(!at_rest(|object| change_seen(object, |seen| seen.labelled = false)));
 }
 
@@ -112,7 +116,7 @@ fn a_withheld_object_is_not_taken_for_an_applied_one() {
 #[test]
 fn expanding_a_compact_object_gives_the_object_back() {
     let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
-    let changes: [fn(&mut Object); 14] = [
+    let changes: [fn(&mut Object); 21] = [
         |_| {},
         // Told of otherwise than by default, and of a Job.
         |object| {
@@ -137,6 +141,21 @@ fn expanding_a_compact_object_gives_the_object_back() {
             (record.managed, record.wave, record.generation) = (None, None, 0);
             object.presence = Presence::default();
         },
+        // It waits for others, or failed: before it was ever there, or when it was.
+        |object| {
+            (object.record, object.presence) = (None, Presence::default());
+            let message = "waits for wave 0".to_owned();
+            object.outcome = Outcome { progress: Progress::Pending, reason: Some(Reason::WaitingForWave), message };
+        },
+        |object| object.work.wait(Monotonic::from_millis(1)),
+        |object| object.work.fail_at_least(7),
+        |object| object.presence.may_be_unshown(),
+        |object| {
+            object.presence = Presence::default();
+            object.presence.may_be_unshown();
+        },
+        |object| object.outcome.reason = Some(Reason::FieldConflict),
+        |object| object.outcome.message = "left to others".to_owned(),
     ];
     for (index, change) in changes.iter().enumerate() {
         let mut object = object(&entry);
@@ -153,17 +172,12 @@ fn an_object_that_is_not_as_its_entry_says_is_not_compacted() {
     let entry = Arc::new(entry(&key("apps", "Deployment", "web"), 1, 1));
     let left = || LeftToOthers { message: "left to others: /data/a".to_owned(), others: None };
     let local = || LocalField { field: "/data/a".into(), assigned: Digest::of(b"1") };
-    let changes: [&dyn Fn(&mut Object); 21] = [
+    let changes: [&dyn Fn(&mut Object); 16] = [
         &|object| object.record = None,
         &|object| object.unrecorded = 1,
-        &|object| object.work.wait(Monotonic::from_millis(1)),
-        &|object| object.work.fail(),
         &|object| object.doubt(),
-        &|object| object.presence.may_be_unshown(),
         &|object| object.presence.probe(object.seen().cloned().expect("it is seen")),
         &|object| object.work.begin(OpId(1)),
-        &|object| object.outcome.reason = Some(Reason::FieldConflict),
-        &|object| object.outcome.message = "left to others".to_owned(),
         &|object| object.record.as_mut().expect("it has one").policy = Digest::of(b"other"),
         &|object| object.record.as_mut().expect("it has one").orphaning = true,
         &|object| object.record.as_mut().expect("it has one").drifted = Some("2026-01-01T00:00:00Z".into()),
@@ -196,7 +210,7 @@ fn an_object_of_another_entry_by_now_is_compact_as_it_stood_and_not_at_rest() {
     assert!(compacted(&object, &next).is_none(), "it is not as that entry says");
     let compact = as_it_stood(&object).expect("it can be compact");
     assert_eq!(format!("{:#?}", compact.expand()), format!("{object:#?}"));
-    object.work = WorkState::from(AtRest { queued: None, tried: true });
+    object.work = WorkState::from(AtRest { turn: Turn::Idle, tried: true, failures: 0 });
     let compact = as_it_stood(&object).expect("it can be compact");
     assert!(!compact.is_at_rest(), "its entry was not looked at, or it is to be removed");
 }

@@ -35,7 +35,7 @@ fn what_is_shown_ends_every_doubt() {
     assert!(presence.is_doubted() && presence.is_unshown() && !presence.is_plain());
     presence.show(seen(1, "5"));
     assert_eq!(version(&presence), Some("5"));
-    assert!(presence.is_plain());
+    assert!(presence.is_plain() && !presence.is_unshown());
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn what_a_list_shows_twice_is_as_good_as_shown() {
     presence.doubt();
     presence.list(seen(1, "5"));
     assert_eq!(version(&presence), Some("5"));
-    assert!(presence.is_plain());
+    assert!(presence.is_plain() && !presence.is_unshown());
 }
 
 #[test]
@@ -111,7 +111,7 @@ fn what_a_creation_found_is_not_doubted_and_no_watch_has_shown_it() {
     assert!(!presence.is_doubted() && presence.is_unshown() && presence.seen().is_none());
     assert_eq!(presence.take_probe().map(|probe| probe.uid), Some(uid(1)));
     presence.clear_unshown();
-    assert!(presence.is_plain());
+    assert!(presence.is_plain() && !presence.is_unshown());
 }
 
 /// The watch tells of it before the answer comes.

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use super::Shared;
+use super::{Shared, TEXT_BYTES_MAX};
 use crate::core::tests::{entry, key};
 
 #[test]
@@ -25,4 +25,13 @@ fn equal_messages_are_stored_once() {
     let [first, second, other] = ["1 of 2", "1 of 2", "2 of 2"].map(|text| shared.shared(text));
     assert!(Arc::ptr_eq(&first, &second));
     assert_eq!([&*second, &*other], ["1 of 2", "2 of 2"]);
+}
+
+#[test]
+fn a_long_message_is_nobody_elses_and_not_remembered() {
+    let mut shared = Shared::default();
+    let long = "x".repeat(TEXT_BYTES_MAX + 1);
+    let [first, second] = [&long, &long].map(|text| shared.shared(text));
+    assert!(!Arc::ptr_eq(&first, &second) && *first == *long);
+    assert!(shared.texts.is_empty());
 }

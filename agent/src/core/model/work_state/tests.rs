@@ -7,7 +7,7 @@ const LATER: Monotonic = Monotonic::from_millis(1_000);
 #[test]
 fn an_object_is_idle_and_untried_at_first() {
     let state = WorkState::default();
-    assert_eq!(state.at_rest(), Some(AtRest { queued: None, tried: false }));
+    assert_eq!(state.at_rest(), Some(AtRest { turn: Turn::Idle, tried: false, failures: 0 }));
     assert!(!state.is_busy() && !state.is_waiting() && !state.is_in_flight());
 }
 
@@ -81,14 +81,13 @@ fn failures_are_counted_until_it_succeeds() {
 
 #[test]
 fn only_what_is_at_rest_comes_back_from_it_as_it_was() {
-    for rest in [None, Some(-3)].into_iter().flat_map(|queued| [false, true].map(|tried| AtRest { queued, tried })) {
-        assert_eq!(WorkState::from(rest).at_rest(), Some(rest));
-    }
-    let changes: [fn(&mut WorkState); 3] =
-        [|state| state.wait(LATER), |state| state.begin(OpId(1)), |state| state.fail()];
-    for (index, change) in changes.iter().enumerate() {
-        let mut state = WorkState::default();
-        change(&mut state);
-        assert_eq!(state.at_rest(), None, "change {index}");
+    for turn in [Turn::Idle, Turn::Queued { wave: -3 }, Turn::Waiting { until: LATER }] {
+        for (tried, failures) in [(false, 0), (true, 0), (false, 1), (true, 7)] {
+            let rest = AtRest { turn, tried, failures };
+            let mut state = WorkState::from(rest);
+            assert_eq!(state.at_rest(), Some(rest));
+            state.begin(OpId(1));
+            assert_eq!(state.at_rest(), None);
+        }
     }
 }
