@@ -9,7 +9,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use serde_json::value::RawValue;
 use tideline_common::health::{self, Assessment, Subject};
-use tideline_common::{Digest, Hasher, MARK_ANNOTATION, MARK_LABEL, Mark, ObjectKey, Ownership, Uid};
+use tideline_common::{Digest, Hasher, MARK_ANNOTATION, MARK_LABEL, Mark, ObjectKey, Ownership, SourceRef, Uid};
 
 use super::Scope;
 use super::fields;
@@ -52,7 +52,7 @@ pub(super) fn decode(scope: &Scope, resource: &Resource, object: Object) -> Opti
         generation: metadata.generation.unwrap_or(0),
         managed: managed_digest(managed),
         managed_elsewhere: illegible || managed_elsewhere(&metadata),
-        mark,
+        mark: mark.map(|mark| Arc::new(sharing(mark, &key))),
         illegible,
         labelled: label(&metadata, MARK_LABEL).is_some_and(|value| super::is_ours(scope, value)),
         deleting: metadata.deletion_timestamp.is_some(),
@@ -121,7 +121,7 @@ fn details(metadata: &Metadata) -> Details {
         generation: metadata.generation.unwrap_or(0),
         managed: managed_digest(managed),
         managed_elsewhere: illegible || managed_elsewhere(metadata),
-        mark,
+        mark: mark.map(Arc::new),
         illegible,
         deleting: metadata.deletion_timestamp.is_some(),
         others: others_digest(managed),
@@ -139,11 +139,27 @@ pub(super) fn mark_of(metadata: &Metadata) -> Option<Mark> {
 }
 
 /// The mark, and whether there is one that cannot be read: of a later layout, perhaps of another hub's agent.
-fn marked(metadata: &Metadata) -> (Option<Arc<Mark>>, bool) {
-    let mark = mark_of(metadata).map(Arc::new);
+fn marked(metadata: &Metadata) -> (Option<Mark>, bool) {
+    let mark = mark_of(metadata);
     let annotated = metadata.annotations.as_ref().is_some_and(|annotations| annotations.contains_key(MARK_ANNOTATION));
     let illegible = annotated && mark.is_none();
     (mark, illegible)
+}
+
+/// A mark whose texts are those of the key where they say the same, as nearly all do: a list of tens of thousands is in memory
+/// at once.
+fn sharing(mut mark: Mark, key: &ObjectKey) -> Mark {
+    if mark.local == *key {
+        mark.local.clone_from(key);
+    }
+    let SourceRef { space: _, uid: _, namespace, name } = &mut mark.source;
+    if *namespace == key.namespace {
+        namespace.clone_from(&key.namespace);
+    }
+    if *name == key.name {
+        name.clone_from(&key.name);
+    }
+    mark
 }
 
 fn label<'a>(metadata: &'a Metadata, name: &str) -> Option<&'a String> {

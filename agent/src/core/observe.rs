@@ -56,7 +56,7 @@ impl Core {
         let again = self.model.kinds.view_of(kind) == View::Current;
         self.model.kinds.listed(kind);
         let before = self.model.restored.has_listed(kind);
-        let listed: BTreeSet<ObjectKey> = objects.iter().map(|observed| observed.key.clone()).collect();
+        let listed: BTreeSet<&ObjectKey> = objects.iter().map(|observed| &observed.key).collect();
         for key in self.model.restored.of_kind(kind) {
             if !listed.contains(&key) {
                 self.model.came_back_no_more(&key);

@@ -46,6 +46,29 @@ fn managed(time: &str, fields: &Value) -> Value {
         {"manager": "someone", "operation": "Update", "apiVersion": "v1", "time": time, "fieldsType": "FieldsV1", "fieldsV1": {}}]})
 }
 
+/// Metadata with a mark that was written for the object of this name, whose source is called `web`.
+fn marked(resource: &Resource, local: &str) -> Value {
+    let mark = Mark {
+        v: 1,
+        hub: scope().hub,
+        target: scope().target,
+        source: SourceRef {
+            space: SpaceName::root(),
+            uid: "source".parse().expect("a UID"),
+            namespace: "shop".into(),
+            name: "web".into(),
+        },
+        local: ObjectKey::new(resource.kind.clone(), "shop", local),
+        generation: 1,
+        input: Digest::of(b"input"),
+        policy: None,
+        prune: Prune::Delete,
+        prune_adopted: PruneAdopted::Orphan,
+        origin: Origin::Created,
+    };
+    json!({"annotations": {MARK_ANNOTATION: mark.encode()}})
+}
+
 fn text_of(observed: &Observed) -> Option<&str> {
     match &observed.status {
         ObservedStatus::Text(text) => Some(text.get()),
@@ -204,28 +227,7 @@ fn managed_fields_of_any_depth_and_size_are_told_apart() {
 #[test]
 fn a_status_is_kept_in_full_only_where_it_may_be_reported() {
     let kind = resource("example.com", "Thing", true);
-    let marked = |local: &str| {
-        let key = |name: &str| ObjectKey::new(kind.kind.clone(), "shop", name);
-        let mark = Mark {
-            v: 1,
-            hub: scope().hub,
-            target: scope().target,
-            source: SourceRef {
-                space: SpaceName::root(),
-                uid: "source".parse().expect("a UID"),
-                namespace: "shop".into(),
-                name: "web".into(),
-            },
-            local: key(local),
-            generation: 1,
-            input: Digest::of(b"input"),
-            policy: None,
-            prune: Prune::Delete,
-            prune_adopted: PruneAdopted::Orphan,
-            origin: Origin::Created,
-        };
-        json!({"annotations": {MARK_ANNOTATION: mark.encode()}})
-    };
+    let marked = |local: &str| marked(&kind, local);
     let watched = |metadata: &Value, bytes: usize| {
         let mut object = json!({"metadata": {"name": "web", "namespace": "shop", "uid": "u-1"}});
         object["metadata"]
@@ -248,4 +250,17 @@ fn a_status_is_kept_in_full_only_where_it_may_be_reported() {
     }
     let kept = [few + 1, most, most + 1].map(|bytes| watched(&marked("web"), bytes));
     assert_eq!(kept, ["1025 bytes", "262144 bytes", "TooLarge"]);
+}
+
+/// A list of tens of thousands is in memory at once.
+#[test]
+fn a_mark_shares_the_texts_of_its_object() {
+    let kind = resource("example.com", "Thing", true);
+    let Observed { key, mark, .. } = decoded(&kind, &marked(&kind, "web"), Value::Null);
+    let mark = mark.expect("there is one");
+    assert!(Arc::ptr_eq(&mark.local.kind.kind, &kind.kind.kind) && Arc::ptr_eq(&mark.local.name, &key.name));
+    assert!(Arc::ptr_eq(&mark.source.namespace, &key.namespace) && Arc::ptr_eq(&mark.source.name, &key.name));
+    // That of a copy says something else.
+    let copied = decoded(&kind, &marked(&kind, "another"), Value::Null).mark.expect("there is one");
+    assert_eq!(copied.local, ObjectKey::new(kind.kind.clone(), "shop", "another"));
 }

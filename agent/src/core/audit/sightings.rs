@@ -36,7 +36,7 @@ impl Sightings {
     }
 
     /// A kind was listed completely.
-    pub(in crate::core) fn listed(&mut self, kind: &GroupKind, listed: &BTreeSet<ObjectKey>) {
+    pub(in crate::core) fn listed(&mut self, kind: &GroupKind, listed: &BTreeSet<&ObjectKey>) {
         self.found.retain(|key, _| key.kind != *kind || listed.contains(key));
     }
 
