@@ -185,13 +185,13 @@ impl Patrol {
     }
 
     fn end(&mut self, context: PatrolContext<'_>) {
+        let PatrolContext { now, period, model, work: _, jitter, out } = context;
         self.stage = Stage::Resting;
-        self.tally.held += context.model.removals.values().filter(|removal| removal.is_held()).count() as u64;
-        context.out.push(Effect::Patrolled(self.tally));
+        self.tally.held += model.removals.values().filter(|removal| removal.is_held()).count() as u64;
+        out.push(Effect::Patrolled(self.tally));
         // A tenth sooner or later.
-        let period = context.period;
-        let wait = period * 9 / 10 + context.jitter.full(1, period / 5, period / 5);
-        self.next_step(context.now + wait, context.out);
+        let wait = period * 9 / 10 + jitter.full(1, period / 5, period / 5);
+        self.next_step(now + wait, out);
     }
 
     /// Whether this is the list that is under way.

@@ -79,7 +79,7 @@ impl Core {
             self.enqueue(&key);
         }
         for tombstone in self.guards.gates.take_freed() {
-            self.resume_freed(now, tombstone);
+            self.resume_freed(now, &tombstone);
         }
         while self.work.has_room(now) {
             // Where nothing is to be done about an object, it takes no room, and tens of thousands may come in one step.

@@ -330,16 +330,16 @@ impl Core {
     }
 
     /// A wave that a removal waited for is over. Removals freed with it are judged with it.
-    pub(in crate::core) fn resume_freed(&mut self, now: Monotonic, tombstone: Tombstone) {
-        let Some(removal) = self.model.removals.get(&tombstone).filter(|removal| !removal.is_done()) else { return };
+    pub(in crate::core) fn resume_freed(&mut self, now: Monotonic, tombstone: &Tombstone) {
+        let Some(removal) = self.model.removals.get(tombstone).filter(|removal| !removal.is_done()) else { return };
         if removal.waits_for_wave() {
-            self.removal_waits(now, &tombstone);
+            self.removal_waits(now, tombstone);
         }
-        if self.model.desired.get(&tombstone.key).is_none() && !is_approved_in_advance(&self.model, &tombstone) {
+        if self.model.desired.get(&tombstone.key).is_none() && !is_approved_in_advance(&self.model, tombstone) {
             self.guards.fuse.ask(tombstone.clone());
         }
-        if let Some(removal) = self.model.removals.get_mut(&tombstone) {
-            self.work.enqueue_removal(removal, &tombstone);
+        if let Some(removal) = self.model.removals.get_mut(tombstone) {
+            self.work.enqueue_removal(removal, tombstone);
         }
     }
 

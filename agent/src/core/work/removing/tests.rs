@@ -138,7 +138,7 @@ fn an_object_recreated_after_the_list_is_removed_too() {
         assert_eq!(removing.ends(found(standing("u2", 1))), "Get");
         assert_eq!(removing.ends(OpResult::Delete(Ok(Deleted::Gone))), "Delete u2");
         assert!(removing.begun.is_empty());
-        assert!(removing.core.model.removals.values().all(|removal| removal.is_done()));
+        assert!(removing.core.model.removals.values().all(Removal::is_done));
     }
 }
 
@@ -149,7 +149,7 @@ fn an_object_that_has_another_owner_by_now_is_left_alone() {
         let mut removing = listed_as_before(true);
         assert_eq!(removing.ends(there), "Get");
         assert!(removing.begun.is_empty());
-        assert!(removing.core.model.removals.values().all(|removal| removal.is_done()));
+        assert!(removing.core.model.removals.values().all(Removal::is_done));
     }
 }
 
@@ -171,7 +171,7 @@ fn an_object_unknown_to_the_journal_is_removed_only_after_the_hub_was_heard() {
         removing.step(Event::ApiServerProbe { answers: true });
         assert_eq!(removing.ends(OpResult::Delete(Ok(Deleted::Gone))), "Delete u5");
         let core = &removing.core;
-        assert!(core.model.removals.values().all(|removal| removal.is_done()));
+        assert!(core.model.removals.values().all(Removal::is_done));
         assert_eq!(core.model.recorded, 0, "what was deleted is not known of any more, whatever source it was of");
     }
 }
@@ -203,7 +203,7 @@ fn a_namespace_that_changes_owner_while_it_is_inspected_is_left_alone() {
             assert_eq!(removing.ends(OpResult::Delete(Ok(Deleted::Gone))), "Delete u2");
         }
         assert!(removing.begun.is_empty(), "{:?}", removing.begun);
-        assert!(removing.core.model.removals.values().all(|removal| removal.is_done()));
+        assert!(removing.core.model.removals.values().all(Removal::is_done));
     }
 }
 

@@ -19,7 +19,7 @@ use crate::core::interface::observed::Served;
 use crate::core::interface::op_result::Compared;
 use crate::core::interface::write::{AppliedRecord, Enrolled, FreezeReason, RemovalPolicy};
 use crate::core::model::change::Change;
-use crate::core::model::removal::RemovalState;
+use crate::core::model::removal::{Removal, RemovalState};
 use crate::core::sync::mode::HubVerdict;
 use crate::core::tests::world::config;
 use crate::core::tests::{attested, entry, key, me, target_id, uid};
@@ -549,7 +549,7 @@ fn an_object_that_only_a_creation_found_or_left_is_removed() {
         asked.dedup();
         assert_eq!(asked, expected, "{case}");
         let mut removals = server.core.model.removals.values();
-        assert!(removals.all(|removal| removal.is_done()), "{case}");
+        assert!(removals.all(Removal::is_done), "{case}");
     }
 }
 
@@ -588,7 +588,7 @@ fn an_object_of_an_unanswered_creation_is_orphaned_before_it_is_taken_over() {
         let mut asked: Vec<_> = server.asked.iter().filter_map(|asked| asked.split(' ').nth(2)).collect();
         asked.dedup();
         assert_eq!(asked, expected, "{case}");
-        assert!(server.core.model.removals.values().all(|removal| removal.is_done()), "{case}");
+        assert!(server.core.model.removals.values().all(Removal::is_done), "{case}");
         let object = server.core.model.objects.get(&web()).expect("it is assigned");
         let origin = object.record.as_ref().map(|record| record.origin);
         let taken_over = policy.takeover != Takeover::Never;
