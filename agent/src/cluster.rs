@@ -25,6 +25,7 @@ mod compare;
 mod connect;
 mod deadlines;
 mod decode;
+mod definition;
 mod discovery;
 mod event_recorder;
 mod execute;

@@ -11,8 +11,8 @@ use tideline_common::{GroupKind, Reason};
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, OnceCell};
 
+use super::definition::Definition;
 use super::failure::{Failure, Refused};
-use super::inspect::Definition;
 use super::object::Object;
 use super::pages::{Item, Page};
 use super::request::{Call, Want, call, unreadable};

@@ -30,6 +30,7 @@ use tideline_common::{
 };
 
 use super::autoscaled::Autoscaled;
+use super::definition::Definition;
 use super::discovery::{Kinds, Unresolved};
 use super::exempt::{Exempt, Scaled};
 use super::failure::{Failure, Refused};
@@ -418,7 +419,7 @@ impl Executor {
         let contents = if key.kind.is_namespace() {
             inspect::namespace(&self.client, scope, &key.name).await?
         } else if key.kind.is_definition() {
-            let definition = inspect::Definition::of(&before).map_err(|error| unreadable(&error))?;
+            let definition = Definition::of(&before).map_err(|error| unreadable(&error))?;
             inspect::definition(&self.client, scope, &definition).await?
         } else {
             // Nothing else holds objects.

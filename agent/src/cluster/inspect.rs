@@ -4,16 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::Client;
 use kube::discovery::{ApiGroup, Discovery, Scope as KindScope, verbs};
-use serde::Deserialize;
-use serde_json::value::RawValue;
 use tideline_common::{GroupKind, ObjectKey, Ownership, Reason};
 
 use super::Scope;
 use super::decode::{key_of, mark_of};
+use super::definition::Definition;
 use super::discovery::confirm_missing;
 use super::failure::{Failure, Refused};
 use super::metadata::Metadata;
-use super::object::Object;
 use super::pages::{Item, Page};
 use super::request::{Call, Want, call};
 use super::resource::Resource;
@@ -92,44 +90,6 @@ fn unseen(resource: &Resource, why: &str) -> Failure {
         Reason::NotEmpty,
         format!("{kind} can be deleted and not listed, so what there is cannot be seen: {why}"),
     )
-}
-
-/// What is read of a definition: not its schemas, which are most of it and may be nested deeper than what can be read.
-#[derive(Debug)]
-pub(super) struct Definition {
-    spec: DefinitionSpec,
-}
-
-impl Definition {
-    pub(super) fn of(object: &Object) -> serde_json::Result<Self> {
-        let spec = object.spec.as_deref().map_or("null", RawValue::get);
-        Ok(Self { spec: serde_json::from_str(spec)? })
-    }
-
-    /// The kind that it defines.
-    pub(super) fn kind(&self) -> &str {
-        &self.spec.names.kind
-    }
-}
-
-#[derive(Debug, Deserialize)]
-struct DefinitionSpec {
-    group: String,
-    names: DefinitionNames,
-    scope: String,
-    versions: Vec<DefinitionVersion>,
-}
-
-#[derive(Debug, Deserialize)]
-struct DefinitionNames {
-    kind: String,
-    plural: String,
-}
-
-#[derive(Debug, Deserialize)]
-struct DefinitionVersion {
-    name: String,
-    served: bool,
 }
 
 /// Lists every object of the kind that a definition defines.
