@@ -250,11 +250,17 @@ impl Work {
     /// A removal of this wave waits for the disk.
     pub(in crate::core) fn hold_wave(&mut self, now: Monotonic, wave: i32) {
         self.removal_waves.begins(now, wave);
+        self.removal_waves.joins(now, wave);
     }
 
-    /// It has waited, whatever came of it.
+    /// It has waited, whatever came of it: how long the disk took is no time in which the removal was tried.
     pub(in crate::core) fn release_wave(&mut self, now: Monotonic, wave: i32) {
-        self.removal_waves.ends(now, wave, StepEnd::Undone);
+        self.removal_waves.ends(now, wave, StepEnd::Done);
+    }
+
+    /// A removal of this wave is tried for the first time.
+    pub(in crate::core) fn joins_wave(&mut self, now: Monotonic, wave: i32) {
+        self.removal_waves.joins(now, wave);
     }
 
     /// An object of this wave is deleted, and waits for its finalizers.
@@ -262,9 +268,9 @@ impl Work {
         self.removal_waves.finalizes(now, wave);
     }
 
-    /// It no longer waits.
-    pub(in crate::core) fn finalized(&mut self, wave: i32) {
-        self.removal_waves.finalized(wave);
+    /// It no longer waits: it is gone since this moment, or nobody asks for its removal any more.
+    pub(in crate::core) fn finalized(&mut self, gone: Option<Monotonic>, wave: i32) {
+        self.removal_waves.finalized(gone, wave);
     }
 
     /// When the wave that removals wait for is told, or given up.

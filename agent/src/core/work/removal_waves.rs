@@ -20,8 +20,8 @@ use tideline_common::Monotonic;
 /// Longest that removals of lower waves wait for a higher one of which nothing is done: three operations in a row that get no
 /// answer, of 35 s each.
 const REMOVING_MAX: Duration = Duration::from_mins(2);
-/// Longest that removals of lower waves wait for the finalizers of a higher one, from the first that has any. The controllers
-/// that finalize may be among the objects to be removed next.
+/// Longest that removals of lower waves wait for the finalizers of a higher one of which none ends. The controllers that
+/// finalize may be among the objects to be removed next.
 const FINALIZING_MAX: Duration = Duration::from_mins(2);
 /// What is waited for is told after this: most deletions are over in less than a second.
 const TOLD_AFTER: Duration = Duration::from_secs(30);
@@ -56,7 +56,7 @@ pub(in crate::core) struct RemovalWaves {
 #[derive(Debug)]
 struct Removing {
     count: usize,
-    /// The first of them began, or the last was done.
+    /// The first of them began, one that is new did, or the last was done.
     since: Monotonic,
     /// When the last ended, if none is in flight.
     idle_since: Option<Monotonic>,
@@ -65,6 +65,7 @@ struct Removing {
 #[derive(Debug)]
 struct Finalizing {
     count: usize,
+    /// The first of them was deleted, or the last was gone.
     since: Monotonic,
 }
 
@@ -87,6 +88,13 @@ impl RemovalWaves {
         removing.idle_since = None;
     }
 
+    /// A removal of this wave is new: what failed before it leaves it no less time than it would have alone.
+    pub(in crate::core) fn joins(&mut self, now: Monotonic, wave: i32) {
+        if let Some(removing) = self.removing.get_mut(&wave) {
+            removing.since = now;
+        }
+    }
+
     /// It is not under way any more.
     pub(in crate::core) fn ends(&mut self, now: Monotonic, wave: i32, end: StepEnd) {
         let Some(removing) = self.removing.get_mut(&wave) else { return };
@@ -103,13 +111,19 @@ impl RemovalWaves {
 
     /// An object of this wave is deleted, and waits for its finalizers.
     pub(in crate::core) fn finalizes(&mut self, now: Monotonic, wave: i32) {
-        self.finalizing.entry(wave).or_insert(Finalizing { count: 0, since: now }).count += 1;
+        let finalizing = self.finalizing.entry(wave).or_insert(Finalizing { count: 0, since: now });
+        finalizing.count += 1;
+        if now.since(finalizing.since) >= FINALIZING_MAX {
+            // What hangs there since long says nothing of this one.
+            finalizing.since = now;
+        }
     }
 
-    /// It no longer waits.
-    pub(in crate::core) fn finalized(&mut self, wave: i32) {
+    /// It no longer waits: it is gone since this moment, or nobody asks for its removal any more.
+    pub(in crate::core) fn finalized(&mut self, gone: Option<Monotonic>, wave: i32) {
         if let Some(finalizing) = self.finalizing.get_mut(&wave) {
             finalizing.count -= 1;
+            finalizing.since = gone.unwrap_or(finalizing.since);
             if finalizing.count == 0 {
                 self.finalizing.remove(&wave);
             }
@@ -170,8 +184,37 @@ mod tests {
         assert!(!waits(&waves, 1));
         waves.finalizes(at(1), 10);
         assert_eq!(waves.awaited_by(at(1), 9), Some(Awaited::Finalizing { wave: 10, count: 1 }));
-        waves.finalized(10);
+        waves.finalized(Some(at(1)), 10);
         assert!(!waits(&waves, 1));
+    }
+
+    #[test]
+    fn a_removal_that_is_new_is_waited_for_whatever_failed_before_it() {
+        let mut waves = RemovalWaves::default();
+        for nth in 0..100 {
+            waves.begins(at(nth * 100), 10);
+            waves.ends(at(nth * 100), 10, StepEnd::Undone);
+        }
+        waves.begins(at(10_000), 10);
+        assert!(!waits(&waves, 10_000), "what fails again and again is not");
+        waves.joins(at(10_000), 10);
+        assert!(waits(&waves, 10_119));
+        assert!(!waits(&waves, 10_120));
+    }
+
+    #[test]
+    fn finalizers_are_waited_for_as_long_as_some_end_and_hang_in_nobody_elses_way() {
+        let mut waves = RemovalWaves::default();
+        (0..300).for_each(|_| waves.finalizes(at(0), 10));
+        for second in 1..300 {
+            assert!(waits(&waves, second));
+            waves.finalized(Some(at(second)), 10);
+        }
+        assert!(!waits(&waves, 299 + 120), "the last one hangs");
+        waves.finalizes(at(1_000), 10);
+        assert!(waits(&waves, 1_000) && !waits(&waves, 1_120));
+        waves.finalized(None, 10);
+        assert!(!waits(&waves, 1_120), "that one of them is forgotten is no progress");
     }
 
     #[test]

@@ -61,7 +61,7 @@ impl Core {
         if let Some(mut removal) = self.model.removals.remove(tombstone) {
             self.work.dequeue_removal(&mut removal, tombstone);
             if removal.is_finalizing() {
-                self.work.finalized(removal.wave());
+                self.work.finalized(None, removal.wave());
             }
             self.model.kinds.unrefer(&tombstone.key);
         }
@@ -75,7 +75,7 @@ impl Core {
     pub(in crate::core) fn removal_done(&mut self, now: Monotonic, tombstone: &Tombstone) {
         let Some(removal) = self.model.removals.get_mut(tombstone) else { return };
         if removal.end() == Moved::OutOfFinalizing {
-            self.work.finalized(removal.wave());
+            self.work.finalized(Some(now), removal.wave());
         }
         self.work.dequeue_removal(removal, tombstone);
         self.guards.fuse.withdraw(tombstone);

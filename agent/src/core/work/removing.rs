@@ -152,7 +152,8 @@ impl Core {
         });
         let version = self.model.version_of(tombstone, removal, record);
         let impersonate = record.and_then(|record| record.impersonate.clone());
-        let purpose = Purpose::Remove { tombstone: tombstone.clone(), wave: removal.wave() };
+        let (wave, first) = (removal.wave(), removal.failures() == 0);
+        let purpose = Purpose::Remove { tombstone: tombstone.clone(), wave };
         let again = entry.is_some_and(|entry| entry.source.uid == tombstone.source);
         let void = again && matches!(removal.policy(), RemovalPolicy::Absence(_));
         let empty = live.is_none() && object.seen().is_none();
@@ -166,6 +167,9 @@ impl Core {
             Verdict::Delete(authorised) | Verdict::Orphan(authorised) => {
                 self.model.begun(tombstone);
                 self.execute(now, key, purpose, authorised.op(version, impersonate), out);
+                if first {
+                    self.work.joins_wave(now, wave);
+                }
             }
             Verdict::Read => self.read_for_removal(now, tombstone, out),
             Verdict::Inspect => self.execute(now, key, purpose, Op::Inspect { key: key.clone(), version }, out),
@@ -420,7 +424,7 @@ impl Core {
             Moved::Nowhere => return,
             Moved::Elsewhere => {}
             Moved::IntoFinalizing => self.work.finalizes(now, removal.wave()),
-            Moved::OutOfFinalizing => self.work.finalized(removal.wave()),
+            Moved::OutOfFinalizing => self.work.finalized(Some(now), removal.wave()),
         }
         self.dirty(&tombstone.key, now);
     }
