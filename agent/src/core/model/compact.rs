@@ -34,7 +34,8 @@ pub(in crate::core) struct Compact {
     message: Arc<str>,
     /// Of the source.
     observed_generation: Option<NonZeroU32>,
-    status: CompactStatus,
+    /// What few objects have has its text.
+    status: Status<()>,
     tried: bool,
     progress: Progress,
     queued: Option<i32>,
@@ -109,23 +110,6 @@ impl Rare {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-enum CompactStatus {
-    None,
-    /// What few objects have has it.
-    Known,
-    TooLarge,
-    Dropped {
-        failed: u8,
-    },
-    Awaited {
-        failed: u8,
-    },
-    Unreadable {
-        failed: u8,
-    },
-}
-
 impl Compact {
     /// Compacts an object that stands as `entry` says; none if there is more to it.
     pub(in crate::core) fn of(
@@ -173,14 +157,8 @@ impl Compact {
             Some(_) => return None,
             None => None,
         };
-        let (status, text) = match status.get() {
-            Status::None => (CompactStatus::None, None),
-            Status::Known(status) => (CompactStatus::Known, Some(Arc::clone(status))),
-            Status::TooLarge => (CompactStatus::TooLarge, None),
-            Status::Dropped { failed } => (CompactStatus::Dropped { failed: *failed }, None),
-            Status::Awaited { failed } => (CompactStatus::Awaited { failed: *failed }, None),
-            Status::Unreadable { failed } => (CompactStatus::Unreadable { failed: *failed }, None),
-        };
+        let text = status.get().text().map(Arc::clone);
+        let status = status.get().and_then(|_text| Some(()));
         let unshown = presence.is_unshown();
         let fine = reason.is_none() && said.is_empty() && failures == 0 && until.is_none() && !unshown;
         let trouble = || Trouble { reason: *reason, message: messages.shared(said), failures, until, unshown };
@@ -235,7 +213,7 @@ impl Compact {
     }
 
     pub(in crate::core) const fn awaits_status(&self) -> bool {
-        matches!(self.status, CompactStatus::Awaited { .. })
+        matches!(self.status, Status::Awaited { .. })
     }
 
     pub(in crate::core) const fn listed_in(&self) -> ListId {
@@ -277,14 +255,7 @@ impl Compact {
                 presence.may_be_unshown();
             }
         }
-        let status = match self.status {
-            CompactStatus::None => Status::None,
-            CompactStatus::Known => rare.and_then(|rare| rare.status.clone()).map_or(Status::None, Status::Known),
-            CompactStatus::TooLarge => Status::TooLarge,
-            CompactStatus::Dropped { failed } => Status::Dropped { failed },
-            CompactStatus::Awaited { failed } => Status::Awaited { failed },
-            CompactStatus::Unreadable { failed } => Status::Unreadable { failed },
-        };
+        let status = self.status.and_then(|()| rare?.status.clone());
         Object {
             record,
             presence,

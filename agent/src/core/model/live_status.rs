@@ -25,11 +25,12 @@ const READS_MAX: u8 = 2;
 #[derive(Debug, Default)]
 pub(in crate::core) struct LiveStatus(Status);
 
-#[derive(Debug, Default)]
-pub(in crate::core) enum Status {
+/// With its text, or without where that is kept elsewhere.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::core) enum Status<T = Arc<RawValue>> {
     #[default]
     None,
-    Known(Arc<RawValue>),
+    Known(T),
     /// The hub would refuse it. That costs nothing to keep.
     TooLarge,
     /// Reported and dropped, or not asked for, or not to be read so often in a row. It is read again if a report is due for
@@ -54,6 +55,27 @@ pub(in crate::core) struct Unread {
     pub(in crate::core) times: u8,
     /// The object is to be reported without its status.
     pub(in crate::core) is_told: bool,
+}
+
+impl<T> Status<T> {
+    pub(super) const fn text(&self) -> Option<&T> {
+        match self {
+            Self::Known(text) => Some(text),
+            Self::None | Self::TooLarge | Self::Dropped { .. } | Self::Awaited { .. } | Self::Unreadable { .. } => None,
+        }
+    }
+
+    /// The same with another text; without one there is none.
+    pub(super) fn and_then<U>(&self, text: impl FnOnce(&T) -> Option<U>) -> Status<U> {
+        match self {
+            Self::None => Status::None,
+            Self::Known(status) => text(status).map_or(Status::None, Status::Known),
+            Self::TooLarge => Status::TooLarge,
+            Self::Dropped { failed } => Status::Dropped { failed: *failed },
+            Self::Awaited { failed } => Status::Awaited { failed: *failed },
+            Self::Unreadable { failed } => Status::Unreadable { failed: *failed },
+        }
+    }
 }
 
 impl LiveStatus {
