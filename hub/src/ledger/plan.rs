@@ -262,6 +262,8 @@ impl<'a> Draft<'a> {
             let here = RoaringBitmap::from_iter([index]);
             tombstones.remove(&here);
             self.forget_started(&key, &source, &here);
+        } else if known.is_none_or(|tombstones| tombstones.at(index).is_none()) {
+            self.forget_inherited(&key, &source, index);
         }
     }
 

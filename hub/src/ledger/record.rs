@@ -563,12 +563,13 @@ impl Ledger {
 }
 
 impl Ledger {
-    /// Of what is assigned, and what ran: the rest a crash has left.
+    /// Of what is assigned, what ran, and what is inherited of sources that have not left since: the rest a crash has left.
     fn restore_happened(&mut self, all: Vec<(ObjectKey, Uid, Happened)>) {
         for (key, source, mut happened) in all {
             let claims = self.slots.claims(&key).iter().filter(|claim| claim.id.source.uid == source);
             let held = claims.fold(RoaringBitmap::new(), |all, claim| all | &claim.held);
-            happened.restrict(&held, &self.registered);
+            let left = self.tombstones.get(&key, &source).map(Tombstones::targets).unwrap_or_default();
+            happened.restrict(&(held | (&self.registered - left)), &self.registered);
             if happened.is_empty() {
                 self.garbage.push(self::happened(&key, &source, &happened).key);
             } else {

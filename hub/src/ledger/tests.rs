@@ -207,9 +207,11 @@ fn check_sound(ledger: &Ledger) {
         for (key, by_source) in &ledger.happened {
             let held = view.source(key).map(|source| &source.id().uid);
             let known = |(source, happened): (&Uid, &Happened)| {
-                happened.at(index).is_some_and(|fact| !outlives_assignment(fact)) && Some(source) != held
+                let lasts = happened.at(index).is_none_or(outlives_assignment);
+                let left = ledger.tombstones.get(key, source).is_some_and(|tombstones| tombstones.at(index).is_some());
+                !lasts && left && Some(source) != held
             };
-            assert!(!by_source.iter().any(known), "of what is not assigned is known alone that it ran, or may have");
+            assert!(!by_source.iter().any(known), "of what has left is known alone that it ran, or may have");
         }
         for tombstone in view.tombstones() {
             assert_eq!(set.get(&tombstone.tombstone.key), None, "nothing is both assigned and to be removed");
@@ -396,6 +398,39 @@ fn what_is_inherited_says_nothing_new_of_what_is_known_however_often_it_is_said(
     assert_eq!(kept.ledger.target(target(0)).unwrap().happened(&config_map("made")), None);
 }
 
+/// Placement assigns nothing to a target before it is registered, and it inherits with that.
+#[test]
+fn what_was_created_once_at_the_former_target_is_known_when_it_is_assigned_to_its_heir() {
+    let (key, source) = (config_map("made"), "a-made".parse::<Uid>().unwrap());
+    let fact = TerminalFact { key: key.clone(), source_uid: source.clone(), fact: Terminal::CreatedOnce };
+    let mut kept = Kept::with_targets(0);
+    kept.change(vec![Change::Register(target(0)), Change::Inherit(target(0), vec![fact.clone()])]);
+    check_sound(&kept.ledger);
+    kept.restart();
+    kept.change(vec![assign("a", "made", &[0])]);
+    let known = |kept: &Kept| kept.ledger.target(target(0)).unwrap().happened(&key);
+    for _ in 0..2 {
+        assert_eq!(known(&kept), Some(fact.clone()));
+        check_sound(&kept.ledger);
+        kept.restart();
+    }
+    kept.change(vec![remove("a", "made")]);
+    kept.change(vec![assign("a", "made", &[0])]);
+    assert_eq!(known(&kept), None, "it left its heir, and begins anew");
+}
+
+#[test]
+fn what_was_created_once_begins_anew_where_its_agent_removed_it_before_it_was_assigned() {
+    let (key, source) = (config_map("made"), "a-made".parse::<Uid>().unwrap());
+    let fact = TerminalFact { key: key.clone(), source_uid: source.clone(), fact: Terminal::CreatedOnce };
+    let mut kept = Kept::with_targets(0);
+    kept.change(vec![Change::Register(target(0)), Change::Inherit(target(0), vec![fact])]);
+    let removed = Tombstone { key: key.clone(), source };
+    kept.change(vec![Change::Confirm(target(0), kept.version(0), removed)]);
+    kept.change(vec![assign("a", "made", &[0])]);
+    assert_eq!(kept.ledger.target(target(0)).unwrap().happened(&key), None);
+}
+
 #[test]
 fn what_counts_most_of_what_happened_comes_first() {
     let mut kept = Kept::with_targets(1);
@@ -428,6 +463,15 @@ fn of_more_sources_that_ran_than_are_remembered_those_that_left_first_are_forgot
         assert!(!kept.ledger.happened.contains_key(&config_map("j00001")), "it left first");
         kept.restart();
     }
+    // What is inherited for what may be assigned later is the youngest.
+    let fact = Terminal::CreatedOnce;
+    let inherited = TerminalFact { key: config_map("made"), source_uid: "a-made".parse().unwrap(), fact };
+    kept.change(vec![Change::Register(target(1)), Change::Inherit(target(1), vec![inherited.clone()])]);
+    kept.change(vec![assign("a", "yet-another", &[0])]);
+    kept.restart();
+    kept.change(vec![assign("a", "made", &[1])]);
+    assert_eq!(kept.ledger.departed.len(), DEPARTED_MAX - 1);
+    assert_eq!(kept.ledger.target(target(1)).unwrap().happened(&config_map("made")), Some(inherited));
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tideline_common::{ObjectKey, PrunePolicy, TargetId, Uid};
 use super::super::happened::outlives_assignment;
 use super::super::slot::Difference;
 use super::super::tombstones::Tombstones;
-use super::super::{DEPARTED_MAX, Happened, holder};
+use super::super::{DEPARTED_MAX, Happened, TargetIndex, holder};
 use super::{Draft, staged};
 
 impl Draft<'_> {
@@ -36,7 +36,10 @@ impl Draft<'_> {
     }
 
     /// Of what is assigned there, and of what is to be removed there that it ran; what is said of anything else comes late.
-    /// What is `inherited` was true before anything was assigned there, and nobody but the hub has it from the agent.
+    /// What is `inherited` was true before anything was assigned there, and nobody but the hub has it from the agent: it is kept
+    /// for what may be assigned there later, as placement does after the target was registered. Only of what has left there
+    /// again, it says nothing any more. Its tombstone shows that, for the hub inherits no more once the agent has come, and before
+    /// that nobody confirms a removal; and what its agent removed by approval without a tombstone, it says.
     pub(super) fn happened(&mut self, target: TargetId, fact: TerminalFact, inherited: bool) {
         let Some(index) = self.ledger.index_of(target).or(self.registered.get(&target).copied()) else { return };
         let TerminalFact { key, source_uid, fact } = fact;
@@ -49,11 +52,18 @@ impl Draft<'_> {
         let open = self.tombstones.get(&key).map_or(left, left_at);
         let made = matches!(fact, Terminal::CreatedOnce | Terminal::Started);
         let early = made && open.is_some() && !inherited;
-        let said = ran || if inherited { assigned || outlives_assignment(fact) } else { assigned && fact.happened() };
+        let said = ran
+            || if inherited {
+                assigned || open.is_none() || outlives_assignment(fact)
+            } else {
+                assigned && fact.happened()
+            };
         if said && !early && fact != Terminal::Unknown {
             let there = staged(&mut self.happened, &self.ledger.happened, &key);
             let happened = there.entry(source_uid).or_default();
             if happened.hear(index, fact, inherited) {
+                // What is inherited for later counts as having left now: of what is remembered so, the oldest is forgotten first.
+                let left = left.or((inherited && !assigned).then_some(self.next));
                 happened.left = happened.left.max(left.unwrap_or_default());
                 self.news.entry(key).or_default().insert(index);
             }
@@ -114,6 +124,18 @@ impl Draft<'_> {
             if let Some(happened) = there.get_mut(source) {
                 happened.forget(&(happened.of(Terminal::Started) & targets));
             }
+        }
+    }
+
+    /// Its agent removed what was never assigned there under this hub: it begins anew if it comes.
+    pub(super) fn forget_inherited(&mut self, key: &ObjectKey, source: &Uid, index: TargetIndex) {
+        let assigned =
+            holder(self.ledger.slots.claims(key), index).is_some_and(|(claim, _)| claim.id.source.uid == *source);
+        let begins_anew = |happened: &Happened| happened.at(index).is_some_and(|fact| !outlives_assignment(fact));
+        let known = self.ledger.happened.get(key).and_then(|there| there.get(source));
+        if !assigned && known.is_some_and(begins_anew) {
+            let there = staged(&mut self.happened, &self.ledger.happened, key);
+            there.entry(source.clone()).or_default().leave(&RoaringBitmap::from_iter([index]), self.next);
         }
     }
 
