@@ -583,7 +583,8 @@ impl Driver {
             | Write::Kind { .. }
             | Write::RestoredObject(_)
             | Write::RestoredGone { .. }
-            | Write::DropBodies(_) => None,
+            | Write::DropBodies(_)
+            | Write::DropPolicies(_) => None,
         });
         let newest = Arc::clone(&self.newest);
         let begun = Instant::now();

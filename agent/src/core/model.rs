@@ -52,6 +52,9 @@ use restored::Restored;
 use seen::Seen;
 use shared::Shared;
 
+/// Policies beyond twice those that are named, before the others are dropped: each takes about 1 KB.
+pub(in crate::core) const POLICIES_SPARE: usize = 100;
+
 /// What is known of the cluster, and what is wanted there. Bounded by what is placed at its target: it keeps no body, and no
 /// status that was reported.
 #[derive(Debug)]
@@ -63,6 +66,8 @@ pub(super) struct Model {
     pub(super) formers: Formers,
     pub(super) desired: DesiredSet,
     pub(super) policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
+    /// With so many, those that nothing names are dropped, at the next switch.
+    pub(super) policies_max: usize,
     pub(super) inputs: Inputs,
     pub(super) shared: Shared,
     pub(super) objects: Objects,
@@ -101,6 +106,7 @@ impl Model {
             formers: Formers::default(),
             desired: DesiredSet::default(),
             policies: BTreeMap::new(),
+            policies_max: POLICIES_SPARE,
             inputs: Inputs::default(),
             shared: Shared::default(),
             objects: Objects::default(),

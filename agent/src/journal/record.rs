@@ -71,6 +71,9 @@ pub(super) fn changes(write: &Write, each: &mut impl FnMut(Change) -> Result<(),
         Write::Kind { kind, version } => put(Table::Kinds, kind_key(kind), &(kind, version)),
         Write::RestoredObject(it) => put(Table::RestoredObject, object_key(&it.key), it),
         Write::RestoredGone { key } => take(Table::RestoredObject, object_key(key)),
+        Write::DropPolicies(policies) => {
+            return policies.iter().try_for_each(|digest| each(take(Table::Policies, digest.as_bytes().to_vec())));
+        }
         Write::Body { .. } | Write::DropBodies(_) => return Ok(()),
     };
     each(last)

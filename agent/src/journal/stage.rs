@@ -87,7 +87,8 @@ fn stands_alone(write: &Write) -> bool {
         | Write::CreationKnown(_)
         | Write::RestoredObject(_)
         | Write::RestoredGone { .. }
-        | Write::DropBodies(_) => false,
+        | Write::DropBodies(_)
+        | Write::DropPolicies(_) => false,
     }
 }
 

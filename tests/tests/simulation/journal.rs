@@ -121,11 +121,15 @@ impl Journal {
                 Write::RestoredGone { key } => {
                     self.came_back.remove(&key);
                 }
+                Write::DropPolicies(policies) => policies.iter().for_each(|policy| drop(self.policies.remove(policy))),
                 Write::DropBodies(bodies) => bodies.iter().for_each(|input| drop(self.bodies.remove(input))),
             }
         }
         // Nothing else changes what is checked here, and hashing whole sets takes time.
-        if writes.iter().any(|write| matches!(write, Write::Accept { .. } | Write::DropBodies(_))) {
+        if writes
+            .iter()
+            .any(|write| matches!(write, Write::Accept { .. } | Write::DropBodies(_) | Write::DropPolicies(_)))
+        {
             self.check();
         }
     }

@@ -139,6 +139,8 @@ pub enum Write {
     },
     /// Bodies that no entry names any more.
     DropBodies(Vec<Digest>),
+    /// Policies that neither an entry nor an applied object names any more.
+    DropPolicies(Vec<Digest>),
 }
 
 /// A set that goes has one for each of its objects.

@@ -687,6 +687,7 @@ impl World {
                 Write::DropBodies(bodies) => bodies.iter().for_each(|body| {
                     journal.bodies.remove(body);
                 }),
+                Write::DropPolicies(policies) => journal.policies.retain(|digest, _| !policies.contains(digest)),
             }
         }
     }

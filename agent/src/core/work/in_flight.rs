@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Tombstone, Uid};
+use tideline_common::{ApplyPolicy, Digest, Entry, Monotonic, ObjectKey, Origin, Tombstone, Uid};
 
 use super::limiter::Access;
 use crate::core::interface::write::LocalField;
@@ -84,6 +84,23 @@ impl Purpose {
             | Self::Read(_)
             | Self::Compare
             | Self::Verify { .. } => None,
+        }
+    }
+
+    /// The policy that the object is recorded to be applied by, when it is done.
+    pub(in crate::core) fn policy(&self) -> Option<Digest> {
+        match self {
+            Self::Create { entry, .. }
+            | Self::Apply { entry, .. }
+            | Self::TransferOwnership { entry, .. }
+            | Self::DryRun { entry, .. }
+            | Self::Verify { entry, .. } => Some(entry.policy),
+            Self::ReTarget(_)
+            | Self::Replace
+            | Self::Remove { .. }
+            | Self::ReadForRemoval { .. }
+            | Self::Read(_)
+            | Self::Compare => None,
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tideline_common::wire::v1::TargetCondition;
-use tideline_common::{Entry, Monotonic, ObjectKey, Reason, Tombstone};
+use tideline_common::{Digest, Entry, Monotonic, ObjectKey, Reason, Tombstone};
 
 use super::aimd::{ConcurrencyReading, Sign};
 use super::in_flight::{InFlight, Purpose, ReadFor, SeenVersion};
@@ -378,6 +378,10 @@ impl Work {
     /// The removal that an operation is a step of.
     pub(in crate::core) fn removal_of(&self, id: OpId) -> Option<&Tombstone> {
         self.in_flight.get(&id)?.purpose.removal().map(|(tombstone, _)| tombstone)
+    }
+
+    pub(in crate::core) fn policies_in_flight(&self) -> impl Iterator<Item = Digest> {
+        self.in_flight.values().filter_map(|in_flight| in_flight.purpose.policy())
     }
 
     pub(in crate::core) fn is_idle(&self) -> bool {

@@ -81,12 +81,13 @@ fn switch(objects: std::ops::Range<u32>) -> Write {
     let Write::Accept { accepted, put, remove, mut policies } = accept(8, &entries, &entries, remove) else {
         unreachable!("it is one")
     };
-    policies.extend(objects.map(|n| {
-        let field = FieldPolicy { path: format!(".data.key-{n}"), mode: FieldMode::Initial };
-        let policy = ApplyPolicy { fields: vec![field], ..ApplyPolicy::default() };
-        (policy.digest(), Arc::new(policy))
-    }));
+    policies.extend(objects.map(policy_of).map(|policy| (policy.digest(), Arc::new(policy))));
     Write::Accept { accepted, put, remove, policies }
+}
+
+fn policy_of(n: u32) -> ApplyPolicy {
+    let field = FieldPolicy { path: format!(".data.key-{n}"), mode: FieldMode::Initial };
+    ApplyPolicy { fields: vec![field], ..ApplyPolicy::default() }
 }
 
 /// So many writes of one kind. Bodies that go are none that an entry names.
@@ -117,7 +118,8 @@ fn some(kind: u8, first: u32, count: u32) -> Vec<Write> {
         19 => vec![Write::Mode(AgentMode::Frozen(FreezeReason::Revoked(noise(first, 1_500_000))))],
         20 => each(&|n| Write::Creating(tombstone(n))),
         21 => each(&|n| Write::CreationKnown(tombstone(n))),
-        22 => vec![Write::History(Continuity::Broken), Write::Decommission(Decommission::Keep)],
+        22 => vec![Write::DropPolicies(numbers.map(|n| policy_of(n).digest()).collect())],
+        23 => vec![Write::History(Continuity::Broken), Write::Decommission(Decommission::Keep)],
         _ => vec![Write::Enrolled(Enrolled {
             target: TargetId::from_uuid(Uuid::from_u128(first.into())),
             name: "store".into(),
@@ -132,7 +134,7 @@ fn came_back(n: u32) -> RestoredObject {
 
 fn writes(count_max: u32) -> impl Strategy<Value = Vec<Write>> {
     let count = prop_oneof![2 => 1_u32..4, 1 => 250..count_max];
-    let one = (0_u8..24, 0..OBJECTS - 1, count).prop_map(|(kind, first, count)| some(kind, first, count));
+    let one = (0_u8..25, 0..OBJECTS - 1, count).prop_map(|(kind, first, count)| some(kind, first, count));
     prop::collection::vec(one, 1..6).prop_map(|writes| writes.concat())
 }
 

@@ -182,7 +182,7 @@ fn of_write(write: &Write) -> AgentEffect {
         Write::Sent { .. } | Write::RanForgotten { .. } => AgentEffect::PersistSent,
         Write::Creating(_) | Write::CreationKnown(_) => AgentEffect::PersistCreating,
         Write::Kind { .. } | Write::RestoredObject(_) | Write::RestoredGone { .. } => AgentEffect::PersistCameBack,
-        Write::DropBodies(_) => AgentEffect::PersistDropBodies,
+        Write::DropBodies(_) | Write::DropPolicies(_) => AgentEffect::PersistDropBodies,
     }
 }
 
@@ -254,7 +254,8 @@ pub(crate) fn cuts(effect: &Effect) -> Vec<usize> {
         | Write::RestoredObject(_)
         | Write::RestoredGone { .. }
         | Write::Sent { .. }
-        | Write::DropBodies(_) => false,
+        | Write::DropBodies(_)
+        | Write::DropPolicies(_) => false,
     };
     let loose = written.iter().filter(|write| !is_body(write)).all(stands_alone);
     let may_cut = |pair: &[Write]| loose || pair.iter().any(is_body);

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use tideline_common::health::Health;
 use tideline_common::wire::v1::{Accepted, Decommission};
 use tideline_common::{
-    ApplyMode, DesiredSet, Digest, DriftPolicy, EntryState, Mark, Prune, PrunePolicy, Recreate, Revision, Takeover,
-    Version,
+    ApplyMode, DesiredSet, Digest, DriftPolicy, EntryState, FieldMode, FieldPolicy, Mark, Prune, PrunePolicy, Recreate,
+    Revision, Takeover, Version,
 };
 
 use super::*;
@@ -18,6 +18,7 @@ use crate::core::interface::event::Event;
 use crate::core::interface::observed::Served;
 use crate::core::interface::op_result::Compared;
 use crate::core::interface::write::{AppliedRecord, Enrolled, FreezeReason, RemovalPolicy};
+use crate::core::model::POLICIES_SPARE;
 use crate::core::model::change::Change;
 use crate::core::model::removal::{Removal, RemovalState};
 use crate::core::sync::mode::HubVerdict;
@@ -636,4 +637,29 @@ fn a_read_for_a_removal_brings_forward_no_entry_in_backoff() {
         let object = server.core.model.objects.get(&web()).expect("it is assigned");
         assert_eq!((object.work.is_busy(), object.work.is_waiting()), (true, waits));
     }
+}
+
+/// A year of edits of a Placement, with the agent never restarted.
+#[test]
+fn policies_that_nothing_names_any_more_are_dropped() {
+    let mut server = Server::new(&Known::default(), [Says::Done; 8]);
+    let mut dropped = 0;
+    for n in 0..1_000 {
+        let field = FieldPolicy { path: format!(".data.key-{n}"), mode: FieldMode::Initial };
+        let policy = ApplyPolicy { fields: vec![field], ..ApplyPolicy::default() };
+        server.switch(Some((1, &policy)), Prune::Orphan);
+        // Some are under way while the next ones come.
+        if n % 7 == 0 {
+            server.answer_all();
+        }
+        let model = &server.core.model;
+        let object = model.objects.get(&web()).expect("it is assigned");
+        let recorded = object.record.as_ref().map(|record| record.policy);
+        for digest in recorded.into_iter().chain([policy.digest()]) {
+            assert!(model.policies.contains_key(&digest), "after {n}: {recorded:?}");
+        }
+        assert!(model.policies.len() <= POLICIES_SPARE + 2 * 3, "{}", model.policies.len());
+        dropped = (n + 1_usize).saturating_sub(model.policies.len());
+    }
+    assert!(dropped > 800, "{dropped}");
 }
