@@ -9,13 +9,14 @@ use crate::core::interface::write::AppliedRecord;
 
 /// Texts that are remembered to be shared, with some 100 bytes each. Beyond, it begins anew.
 const TEXTS_MAX: usize = 4_096;
-/// Longer ones are not remembered: what a webhook says of one object, it says of no other, and so many of the longest that are
-/// said would take four megabytes.
+/// Of longer ones the last alone is remembered: what a webhook says of one object, it says of no other, and so many of the
+/// longest that are said would take four megabytes. What an unready wave says, all that wait for it say one after the other.
 const TEXT_BYTES_MAX: usize = 256;
 
 #[derive(Debug, Default)]
 pub(crate) struct Shared {
     texts: BTreeSet<Arc<str>>,
+    last_long: Arc<str>,
     spaces: BTreeSet<SpaceName>,
     accounts: BTreeSet<Arc<Impersonation>>,
 }
@@ -57,9 +58,14 @@ impl Shared {
         if let Some(shared) = self.texts.get(text) {
             return Arc::clone(shared);
         }
+        if *self.last_long == *text {
+            return Arc::clone(&self.last_long);
+        }
         let mut text: Arc<str> = text.into();
         if text.len() <= TEXT_BYTES_MAX {
             self.text(&mut text);
+        } else {
+            self.last_long = Arc::clone(&text);
         }
         text
     }

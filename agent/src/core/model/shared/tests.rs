@@ -28,10 +28,12 @@ fn equal_messages_are_stored_once() {
 }
 
 #[test]
-fn a_long_message_is_nobody_elses_and_not_remembered() {
+fn of_long_messages_the_last_alone_is_remembered() {
     let mut shared = Shared::default();
     let long = "x".repeat(TEXT_BYTES_MAX + 1);
-    let [first, second] = [&long, &long].map(|text| shared.shared(text));
-    assert!(!Arc::ptr_eq(&first, &second) && *first == *long);
+    let other = "y".repeat(TEXT_BYTES_MAX + 1);
+    let [first, second, _, later] = [&long, &long, &other, &long].map(|text| shared.shared(text));
+    assert!(Arc::ptr_eq(&first, &second) && *first == *long);
+    assert!(!Arc::ptr_eq(&first, &later) && *later == *long);
     assert!(shared.texts.is_empty());
 }
