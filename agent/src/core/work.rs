@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  queue ── what is next, if the limiter allows ─▶ begin ══ operation ══▶ result ─▶ conclude: it stands, or is retried
-//!                                                                           ├────▶ removing: its next step
+//!                                                                           ├────▶ removal_steps: its next step
 //!                                                                           └────▶ read: what stands there
 //! ```
 //!
@@ -11,7 +11,7 @@
 //! removals; but there is one operation per object at a time, and whatever else is due waits for its end.
 //!
 //! To read it, begin with [`queue`], which has the state; then [`begin`], [`in_flight`], [`result`] and [`conclude`], which are
-//! the way of an entry. [`removals`] says where a removal comes from and where it goes, [`removing`] what is between, and
+//! the way of an entry. [`removal_lifetime`] says where a removal comes from and where it goes, [`removal_steps`] what is between, and
 //! [`removal_waves`] which of them wait for others. [`limiter`] and [`aimd`] bound how much is in flight. [`read`] says what a read
 //! of an object means, and [`rebuild`] what replaces a journal that was lost.
 
@@ -23,7 +23,7 @@ pub(super) mod limiter;
 pub(super) mod queue;
 pub(super) mod read;
 pub(super) mod rebuild;
+pub(super) mod removal_lifetime;
+pub(super) mod removal_steps;
 pub(super) mod removal_waves;
-pub(super) mod removals;
-pub(super) mod removing;
 pub(super) mod result;

@@ -9,7 +9,7 @@ use tideline_common::{ApplyMode, ApplyPolicy, Entry, Monotonic, ObjectKey, Origi
 use super::conclude::RETRY;
 use super::in_flight::{InFlight, Purpose, ReadFor, SeenVersion};
 use super::limiter::{Cause, StuckFor};
-use super::removing::LiveRead;
+use super::removal_steps::LiveRead;
 use crate::core::Core;
 use crate::core::decide::plan;
 use crate::core::decide::plan::{Decision, NoAction, Situation};

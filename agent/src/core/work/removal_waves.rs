@@ -8,8 +8,9 @@
 //!                     as it was, without count: its next try has what is left of the time
 //! ```
 //!
-//! Nothing is waited for longer than a bounded time in which nothing of it was done, nor tried for the first time. What hangs (a deletion in a webhook, a
-//! finalizer whose controller is gone) would keep all below it for ever, and the next try of it would begin that time anew.
+//! Nothing is waited for longer than a bounded time in which nothing of it was done, nor tried for the first time. What hangs (a
+//! deletion in a webhook, a finalizer whose controller is gone) would keep all below it for ever, and the next try of it would
+//! begin that time anew.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -9,7 +9,7 @@ use tideline_common::{ApplyPolicy, Entry, Monotonic, ObjectKey, Origin, Reason, 
 use super::conclude::{TRIES_MAX, is_delayed};
 use super::in_flight::{FollowUp, InFlight, Purpose};
 use super::queue::Landed;
-use super::removing::LiveRead;
+use super::removal_steps::LiveRead;
 use crate::core::Core;
 use crate::core::decide::plan::{mark_of, record_of};
 use crate::core::decide::remove::{Authorised, Inspection, may_replace};
