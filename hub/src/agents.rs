@@ -10,7 +10,7 @@ use kube::core::GroupVersionKind;
 use kube::{Api, Client, ResourceExt};
 use serde::{Deserialize, Serialize};
 use tideline_api::SyncTarget;
-use tideline_apiserver::{Admission, Deletion};
+use tideline_apiserver::Deletion;
 use tideline_common::rollup::Freshness;
 use tideline_common::{Monotonic, TargetId};
 
@@ -21,13 +21,11 @@ use crate::enrol::{
 use crate::kubeconfig::RequestError;
 use crate::last_contact::{self, whole_seconds};
 use crate::shared::Shared;
-use crate::sync_target::{self, annotate, find};
+use crate::sync_target::{self, FORCE_ANNOTATION, annotate, find};
 use crate::virtual_resources::{self, ColumnText, GROUP, RootKind, Unreadable, VERSION};
 
 const KIND: &str = "Agent";
 const PLURAL: &str = "agents";
-/// On a SyncTarget that may be deleted though its agent is at work: its UID, so that no copy of the manifest says it too.
-const FORCE_ANNOTATION: &str = "tideline.dev/remove";
 /// How long after its agent's last word a SyncTarget without the key counts as at work, and how long after the hub's start one
 /// that was not heard yet does: as long as one that was heard is fresh.
 const AT_WORK_FOR: Duration = Duration::from_mins(2);
@@ -376,43 +374,26 @@ impl RootKind for Agents {
     }
 }
 
-/// Keeps the SyncTarget of an agent at work from being deleted by mistake.
-#[derive(Debug)]
-pub(crate) struct Guard {
-    shared: Shared,
-}
-
-impl Guard {
-    pub(crate) fn new(shared: &Shared) -> Self {
-        Self { shared: shared.clone() }
+/// Keeps the SyncTarget of an agent at work from being deleted by mistake, and remembers who deletes one.
+pub(crate) fn deletes_target(shared: &Shared, deletion: &Deletion<'_>, forced: bool) -> Result<(), String> {
+    let metadata = &deletion.object["metadata"];
+    let Some(target) = metadata["uid"].as_str().and_then(|uid| uid.parse::<TargetId>().ok()) else {
+        return Ok(());
+    };
+    let now = shared.now();
+    let why = if forced { None } else { shared.read(|engine| at_work(engine, target, now)) };
+    if let Some(why) = why {
+        let name = metadata["name"].as_str().unwrap_or_default();
+        return Err(format!(
+            "{why}, and would be shut out. Revoke its key (tideline-hub targets revoke {name}), take the cluster out of \
+             service (spec.decommission), or say that it is meant: tideline-hub targets remove {name} --force"
+        ));
     }
-}
-
-impl Admission for Guard {
-    fn deletes(&self, deletion: &Deletion<'_>) -> Result<(), String> {
-        if (deletion.group, deletion.resource) != (tideline_api::GROUP, "synctargets") {
-            return Ok(());
-        }
-        let metadata = &deletion.object["metadata"];
-        let Some(target) = metadata["uid"].as_str().and_then(|uid| uid.parse::<TargetId>().ok()) else {
-            return Ok(());
-        };
-        let forced = metadata["annotations"][FORCE_ANNOTATION] == metadata["uid"];
-        let now = self.shared.now();
-        let why = if forced { None } else { self.shared.read(|engine| at_work(engine, target, now)) };
-        if let Some(why) = why {
-            let name = metadata["name"].as_str().unwrap_or_default();
-            return Err(format!(
-                "{why}, and would be shut out. Revoke its key (tideline-hub targets revoke {name}), take the cluster out of \
-                 service (spec.decommission), or say that it is meant: tideline-hub targets remove {name} --force"
-            ));
-        }
-        // Who deletes again what is being deleted, while a finalizer holds it, is not the one who did.
-        if !deletion.dry_run && metadata["deletionTimestamp"].is_null() {
-            self.shared.read_mut(|engine| engine.target_deleting(target, &deletion.identity.user));
-        }
-        Ok(())
+    // Who deletes again what is being deleted, while a finalizer holds it, is not the one who did.
+    if !deletion.dry_run && metadata["deletionTimestamp"].is_null() {
+        shared.read_mut(|engine| engine.target_deleting(target, &deletion.identity.user));
     }
+    Ok(())
 }
 
 /// Why the agent of a target counts as at work, if it does. After a start nobody was heard yet.

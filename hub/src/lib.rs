@@ -41,6 +41,7 @@ pub mod summary;
 
 // What reads the spaces, writes them, and keeps the store.
 mod committer;
+mod deletion_guard;
 mod ingest;
 mod patch;
 mod reserve;

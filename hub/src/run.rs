@@ -16,7 +16,7 @@ use tideline_apiserver::{
     Unauthenticated,
 };
 use tideline_common::wire::v1::PollSettings;
-use tideline_common::{RunId, SpaceName};
+use tideline_common::{Revision, RunId, SpaceName};
 use tideline_runtime::health::{self, Health};
 use tideline_runtime::{BindError, Shutdown, TaskError, bind, tls};
 use tideline_store::{SqliteStore, Store};
@@ -26,6 +26,7 @@ use uuid::Uuid;
 
 use crate::addresses::{self, Addresses};
 use crate::agents::Agents;
+use crate::deletion_guard::DeletionGuard;
 use crate::engine::Engine;
 use crate::history::HistoryBreaks;
 use crate::identity::{self, Identity};
@@ -43,7 +44,7 @@ use crate::service::LinkService;
 use crate::shared::{self, Shared};
 use crate::spaces::EmbeddedSource;
 use crate::{
-    agents, certificates, committer, ingest, kubeconfig, last_contact, ledger, listener, metrics, statuses, token,
+    certificates, committer, ingest, kubeconfig, last_contact, ledger, listener, metrics, statuses, token,
     virtual_resources, written_by,
 };
 
@@ -169,7 +170,10 @@ async fn run_in(options: Options, shutdown: CancellationToken) -> Result<(), Err
     }
     let root = client(&server, "root");
     token::publish(&root, &identity, &addresses).await.map_err(Error::Facts)?;
-    allow_default_space(&root).await.map_err(Error::DefaultSpace)?;
+    // Where it was deleted since, it is not made again: it would be allowed everything.
+    if shared.read(|engine| engine.ledger.revision() == Revision::default()) {
+        allow_default_space(&root).await.map_err(Error::DefaultSpace)?;
+    }
 
     let run = Shutdown::with_token(shutdown);
     let peers = Peers::new(places);
@@ -237,7 +241,7 @@ fn space_config(space: &str, shared: &Shared) -> SpaceConfig {
     } else {
         virtual_resources::all(shared)
     };
-    let guard = || Arc::new(agents::Guard::new(shared)) as Arc<dyn Admission>;
+    let guard = || Arc::new(DeletionGuard::new(shared, &SPACES)) as Arc<dyn Admission>;
     let admission = is_root.then(guard);
     let filled_fields = if is_root { vec![last_contact::field(shared)] } else { Vec::new() };
     SpaceConfig { crds, virtual_resources, filled_fields, authorizer: None, admission }

@@ -9,6 +9,8 @@ use tideline_api::SyncTarget;
 use crate::kubeconfig::RequestError;
 use crate::patch::{self, Form};
 
+/// On an object of the root space that may be deleted though it is in use: its UID, so that no copy of the manifest says it too.
+pub(crate) const FORCE_ANNOTATION: &str = "tideline.dev/remove";
 /// How often what is written to a SyncTarget is decided anew because others write the same annotations at the same moment.
 /// Only people and enrolments write those.
 pub(crate) const ATTEMPTS_MAX: usize = 5;

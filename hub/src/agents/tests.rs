@@ -9,7 +9,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::client::Body;
 use serde_json::{Value, json};
 use tideline_api::SyncTargetSpec;
-use tideline_apiserver::Identity;
+use tideline_apiserver::{Admission, Identity};
 use tideline_common::signature::SigningKey;
 use tideline_common::wire::v1::{Decommission, Instance, ReportedRequest, SessionRequest};
 use tideline_common::{Capabilities, InstanceId, SessionName, SessionNumber};
@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::committer;
+use crate::deletion_guard::DeletionGuard;
 use crate::engine::TargetRecord;
 use crate::ledger::Ledger;
 use crate::link::core::{Config, Origin, Request};
@@ -82,7 +83,7 @@ fn tries_to_delete(shared: &Shared, annotations: &Value, dry_run: bool) -> Resul
     let identity = Identity::new("admin", []);
     let (group, resource, object) = ("tideline.dev", "synctargets", &object);
     let deletion = Deletion { identity: &identity, group, resource, object, dry_run };
-    Guard::new(shared).deletes(&deletion)
+    DeletionGuard::new(shared, &[]).deletes(&deletion)
 }
 
 /// Nobody reports anything at that moment, and the agent that keeps the cluster may have nothing to report for long.
@@ -152,7 +153,7 @@ fn who_deletes_what_is_being_deleted_is_not_who_deleted_it() {
     let (identity, object) = (Identity::new("somebody else", []), json!({"metadata": metadata}));
     let (group, resource, object) = ("tideline.dev", "synctargets", &object);
     let deletion = Deletion { identity: &identity, group, resource, object, dry_run: false };
-    Guard::new(&shared).deletes(&deletion).unwrap();
+    DeletionGuard::new(&shared, &[]).deletes(&deletion).unwrap();
     let id: TargetId = TARGET.parse().unwrap();
     shared.step(|engine, now| engine.target_gone(now, id, crate::engine::Deletion::default()));
     let deleted = shared.read(|engine| engine.remembered(id).and_then(|it| it.deleted.clone()));
@@ -166,7 +167,7 @@ fn the_deletion_guard_concerns_sync_targets_only() {
     let identity = Identity::new("admin", []);
     let (group, resource, object) = ("tideline.dev", "locations", &object);
     let deletion = Deletion { identity: &identity, group, resource, object, dry_run: false };
-    assert_eq!(Guard::new(&shared).deletes(&deletion), Ok(()));
+    assert_eq!(DeletionGuard::new(&shared, &[]).deletes(&deletion), Ok(()));
 }
 
 #[test]

@@ -25,6 +25,9 @@ pub const SETTLE: Duration = Duration::from_secs(10);
 /// once, makes it again well within that; its copies are then handed over, keeping their UIDs.
 pub const DELETION_GRACE: Duration = Duration::from_secs(2);
 
+/// The namespaces that every space has.
+const OWN_NAMESPACES: [&str; 2] = ["default", "kube-system"];
+
 /// Something that is listed and then watched. Completeness is judged for each by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
@@ -223,6 +226,24 @@ impl Index {
     /// Which object is there, as far as that is known.
     pub fn source_at(&self, space: &SpaceName, resource: &GroupResource, key: &ObjectKey) -> Option<&SourceId> {
         self.spaces.get(space)?.source_at(resource, key)
+    }
+
+    /// Whether all that is in a space was read to the end in this run.
+    pub fn is_read(&self, space: &SpaceName) -> bool {
+        let Some(space) = self.spaces.get(space) else { return false };
+        let objects = &space.listings;
+        space.placement_list.is_whole() && !objects.is_empty() && objects.values().all(Listing::is_whole)
+    }
+
+    /// Something that a person has put into a space, if there is anything: a Placement first.
+    pub fn example_in(&self, space: &SpaceName) -> Option<String> {
+        let space = self.spaces.get(space)?;
+        if let Some(name) = space.placements.keys().next().or(space.unknown_placements.first()) {
+            return Some(format!("Placement {name}"));
+        }
+        let objects = space.objects.iter().flatten().filter(|object| !matches!(object.state, State::NeverPlaced));
+        let mut keys = objects.map(|object| &object.key);
+        keys.find(|key| !key.kind.is("", "Namespace") || !OWN_NAMESPACES.contains(&&*key.name)).map(ToString::to_string)
     }
 
     /// The part is unreadable, or is read from the beginning: what is known of it stands, until [`Index::listed`].

@@ -33,6 +33,11 @@ impl<K: Ord> Listing<K> {
         self.in_part
     }
 
+    /// Whether all that is there was read in this run, and can be named.
+    pub(super) fn is_whole(&self) -> bool {
+        self.once && !self.in_part
+    }
+
     pub(super) fn reset(&mut self) {
         self.seen = Some(BTreeSet::new());
     }

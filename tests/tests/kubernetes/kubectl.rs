@@ -331,3 +331,27 @@ async fn a_space_says_whether_the_hub_serves_it() -> Result<()> {
     ensure!(said == "this hub serves the spaces default and root alone; nothing is read from this one", "{said:?}");
     kubectl.run(&["wait", "space/default", "--for=condition=Ready", "--timeout=20s"]).await.map(drop)
 }
+
+#[tokio::test]
+async fn a_space_that_is_in_use_is_not_deleted_by_a_slip() -> Result<()> {
+    let assets = require_kubernetes!();
+    let desk = Desk::start(&assets).await?;
+    desk.does(&["create", "configmap", "menu"], &Value::Null, "created").await?;
+    let root = desk.kubectl.with_context("root");
+    // The hub sees what is written a moment later.
+    eventually_ok(SOON, "the refusal", async || {
+        let refused = root.try_run(&["delete", "spaces", "--all", "--dry-run=server"], "").await?;
+        ensure!(!refused.status.success() && refused.stderr.contains("is in use: it holds"), "{}", refused.stderr);
+        Ok(())
+    })
+    .await?;
+    let refused = root.try_run(&["delete", "spaces", "--all"], "").await?;
+    ensure!(!refused.status.success(), "{}", refused.stdout);
+    root.run(&["get", "space", "default"]).await?;
+
+    // What it says to type.
+    let uid = root.run(&["get", "space", "default", "-o", "jsonpath={.metadata.uid}"]).await?;
+    root.run(&["annotate", "space", "default", &format!("tideline.dev/remove={uid}")]).await?;
+    root.run(&["delete", "space", "default"]).await?;
+    Ok(())
+}
