@@ -10,7 +10,8 @@ use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
 use serde_json::Value;
 use tideline_api::{
-    DeletionApproval, HistoryAcceptance, Location, Placement, Selector, Space, SyncTarget, UnassignmentApproval, decode,
+    DeletionApproval, HistoryAcceptance, Location, Placement, Poll, Selector, Space, SyncTarget, SyncTargetSpec,
+    UnassignmentApproval, decode,
 };
 use tideline_common::signature::VerifyingKey;
 use tideline_common::wire::v1::Decommission;
@@ -311,6 +312,7 @@ impl Ingest {
             }),
             released: annotations.get(RELEASED_ANNOTATION).cloned(),
             adopts: annotations.get(ADOPTS_ANNOTATION).and_then(|word| read_adopts(word, id)),
+            without_effect: without_effect(&target.spec),
         });
         let labels: Labels = target.metadata.labels.clone().unwrap_or_default();
         let placed =
@@ -404,6 +406,13 @@ impl Ingest {
             Role::Releases | Role::Other => {}
         });
     }
+}
+
+/// The fields of a SyncTarget that say something else than by default, and have no effect yet.
+fn without_effect(spec: &SyncTargetSpec) -> Vec<&'static str> {
+    let SyncTargetSpec { properties, unschedulable: _, poll, decommission: _ } = spec;
+    let fields = [(!properties.is_empty(), "spec.properties"), (*poll != Poll::default(), "spec.poll.profile")];
+    fields.into_iter().filter_map(|(is_set, field)| is_set.then_some(field)).collect()
 }
 
 /// An Ed25519 public key in standard base64.

@@ -341,7 +341,10 @@ fn placement_status(summary: &PlacementSummary, kept: u64) -> Value {
         "targets": summary.targets,
         "objects": summary.objects,
         "problems": problems,
-        "conditions": std::iter::once(ready(summary.generation, problem)).chain(waiting(kept)).collect::<Vec<_>>(),
+        "conditions": std::iter::once(ready(summary.generation, problem))
+            .chain(waiting(kept))
+            .chain(not_served(&summary.without_effect))
+            .collect::<Vec<_>>(),
     })
 }
 
@@ -357,6 +360,19 @@ fn space_statuses(engine: &Engine, served: &Clients, kept: &KeptCounts) -> Vec<(
         (Described { space: SpaceName::root(), resource: "spaces", name: space.to_string() }, status)
     });
     described.collect()
+}
+
+/// That fields say something which this hub does not do.
+fn not_served(fields: &[impl AsRef<str>]) -> Option<Value> {
+    const NAMED_MAX: usize = 5;
+    let named: Vec<_> = fields.iter().take(NAMED_MAX).map(AsRef::as_ref).collect();
+    let more = match fields.len() {
+        0 => return None,
+        count if count > NAMED_MAX => format!(" and {} more", count - NAMED_MAX),
+        _ => String::new(),
+    };
+    let message = format!("without effect in this version of the hub: {}{more}", named.join(", "));
+    Some(condition("NotServed", ("True", "NotServed"), &message))
 }
 
 /// That something is there which cannot be read.
@@ -515,7 +531,8 @@ pub(crate) fn target_status(engine: &Engine, target: TargetId) -> Option<(Descri
         decommissioned(engine, target, outline.record.decommission, freshness)
     };
     // What the hub says itself is first.
-    let own = std::iter::once(ready).chain(decommissioned).chain(duplicate).chain(held).chain(may_have_run);
+    let not_served = not_served(&outline.record.without_effect);
+    let own = [Some(ready), decommissioned, duplicate, held, may_have_run, not_served].into_iter().flatten();
     status["conditions"] = by_type(own.chain(problems)).into();
     Some((Described { space: SpaceName::root(), resource: "synctargets", name }, status))
 }

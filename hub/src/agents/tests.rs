@@ -52,6 +52,7 @@ fn record() -> TargetRecord {
         accepted: None,
         released: None,
         adopts: None,
+        without_effect: Vec::new(),
     }
 }
 

@@ -105,8 +105,16 @@ impl Engine {
         if let Some((remembered, key)) = remembered.and_then(|it| Some((it, it.known_key()?))) {
             let (name, cluster) = (remembered.name.clone(), remembered.cluster.clone());
             let decommission = known.decommission;
-            let record =
-                TargetRecord { name, key, cluster, decommission, accepted: None, released: None, adopts: None };
+            let record = TargetRecord {
+                name,
+                key,
+                cluster,
+                decommission,
+                accepted: None,
+                released: None,
+                adopts: None,
+                without_effect: Vec::new(),
+            };
             self.targets.seen(id, record);
             self.tell_link(now, id);
         }

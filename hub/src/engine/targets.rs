@@ -26,6 +26,8 @@ pub struct TargetRecord {
     pub released: Option<String>,
     /// The deleted target whose agent it takes over.
     pub adopts: Option<TargetId>,
+    /// Fields that say something else than by default, and have no effect yet.
+    pub without_effect: Vec<&'static str>,
 }
 
 /// What is known of one target besides its set and its reports.

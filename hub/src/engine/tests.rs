@@ -220,6 +220,7 @@ fn what_is_held_at_a_target_goes_with_it_out_of_service() {
         accepted: None,
         released: None,
         adopts: None,
+        without_effect: Vec::new(),
     };
     hub.engine.target_seen(hub.now, in_service(false), Some(record));
     hub.persist();
@@ -273,6 +274,7 @@ fn agent(seed: u8) -> TargetRecord {
         accepted: None,
         released: None,
         adopts: None,
+        without_effect: Vec::new(),
     }
 }
 

@@ -419,3 +419,12 @@ async fn custom_objects_outlast_a_definition_that_is_unreadable_for_a_time() {
     assert_eq!(counts(&run.settled()), (2, 0), "and when it is repaired");
     run.stop().await;
 }
+
+#[test]
+fn a_target_tells_which_of_its_fields_have_no_effect() {
+    assert!(without_effect(&SyncTargetSpec::default()).is_empty());
+    let poll = Poll { profile: tideline_api::PollProfile::Metered };
+    let properties = [("store".to_owned(), "0042".to_owned())].into();
+    let told = without_effect(&SyncTargetSpec { properties, poll, ..SyncTargetSpec::default() });
+    assert_eq!(told, ["spec.properties", "spec.poll.profile"]);
+}

@@ -3,7 +3,7 @@ use std::sync::Arc;
 
 use tideline_api::{
     Allow, KindPattern, KindPatternError, ObjectClause, PlacementSpec, Selector, SelectorError, StatusPolicy,
-    TargetSelector,
+    TargetSelector, WhenStale,
 };
 use tideline_common::{Additions, ApplyPolicy, FieldPath, FieldPathError, Gate, GroupKind, Impersonation, ObjectKey};
 
@@ -19,6 +19,8 @@ pub struct PlacementRule {
     /// Seconds that each wave of its objects has to become ready, if the next is to wait for it.
     pub readiness_deadline: Option<u32>,
     pub mapping: NamespaceMapping,
+    /// Fields that say something else than by default, and have no effect yet.
+    pub without_effect: Vec<String>,
 }
 
 /// What a space may do, checked.
@@ -134,6 +136,16 @@ fn reach(
     })
 }
 
+fn without_effect(objects: &[ObjectClause]) -> Vec<String> {
+    let of_clause = |(nth, clause): (usize, &ObjectClause)| {
+        let StatusPolicy { r#return: _, when_stale, collectors, associated: _ } = &clause.status;
+        let stale = (*when_stale != WhenStale::default()).then(|| format!("spec.objects[{nth}].status.whenStale"));
+        let collectors = (!collectors.is_empty()).then(|| format!("spec.objects[{nth}].status.collectors"));
+        stale.into_iter().chain(collectors)
+    };
+    objects.iter().enumerate().flat_map(of_clause).collect()
+}
+
 impl TryFrom<&PlacementSpec> for PlacementRule {
     type Error = RuleError;
 
@@ -151,6 +163,7 @@ impl TryFrom<&PlacementSpec> for PlacementRule {
             number_of_targets: *number_of_targets,
             readiness_deadline: ordering.readiness_gate.then_some(ordering.readiness_deadline_seconds),
             mapping: namespace_mapping.clone().into(),
+            without_effect: without_effect(objects),
         })
     }
 }

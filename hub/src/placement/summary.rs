@@ -31,6 +31,8 @@ pub struct PlacementSummary {
     pub problems: Vec<PlacementProblem>,
     /// All problems, by reason.
     pub counts: BTreeMap<Reason, u64>,
+    /// Fields that say something else than by default, and have no effect yet.
+    pub without_effect: Vec<String>,
 }
 
 /// What one Location selects.
@@ -70,6 +72,7 @@ impl Index {
             generation: placing.generation,
             targets: placing.targets.len(),
             objects: placing.objects.len(),
+            without_effect: placing.rule.as_ref().map(|rule| rule.without_effect.clone()).unwrap_or_default(),
             ..Default::default()
         };
         if let Some(problem) = &placing.problem {

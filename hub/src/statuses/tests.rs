@@ -14,7 +14,7 @@ use super::*;
 use crate::engine::TargetRecord;
 use crate::ledger::Ledger;
 use crate::link::core::Config;
-use crate::placement::{SpaceRule, Target};
+use crate::placement::{PlacementRule, SpaceRule, Target};
 use crate::removal_guards::Fuse;
 use crate::token::tests::Root;
 
@@ -32,6 +32,7 @@ async fn requests(code: u16, reason: &'static str) -> (usize, usize) {
         accepted: None,
         released: None,
         adopts: None,
+        without_effect: Vec::new(),
     };
     let told = || {
         let target = Target::plain(id);
@@ -164,6 +165,7 @@ impl Writes {
             accepted: None,
             released: None,
             adopts: None,
+            without_effect: Vec::new(),
         };
         let target = Target { decommission, ..Target::plain(id) };
         self.shared.step(|engine, now| engine.target_seen(now, target, Some(record)));
@@ -249,6 +251,34 @@ fn a_space_says_what_cannot_be_read_in_it_and_in_the_root_space() {
         engine.unreadable_in(space.clone(), None);
     }
     assert_eq!(said(&engine), ["", ""]);
+}
+
+#[test]
+fn fields_without_effect_are_told_where_they_were_set() {
+    let told = |status: &Value| {
+        let all = status["conditions"].as_array().unwrap();
+        let told = all.iter().find(|condition| condition["type"] == "NotServed")?;
+        told["message"].as_str().map(str::to_owned)
+    };
+    let clause = |status: Value| json!({"resources": ["configmaps"], "status": status});
+    let placement = |clauses: Vec<Value>| {
+        let spec = json!({"targets": [{}], "objects": clauses});
+        let placement =
+            json!({"apiVersion": "tideline.dev/v1alpha1", "kind": "Placement", "metadata": {}, "spec": spec});
+        let placement: tideline_api::Placement = tideline_api::decode(placement).unwrap();
+        let PlacementRule { without_effect, .. } = PlacementRule::try_from(&placement.spec).unwrap();
+        told(&placement_status(&PlacementSummary { without_effect, ..PlacementSummary::default() }, 0))
+    };
+    assert_eq!(placement(vec![clause(json!({"return": "Never", "whenStale": "Keep"}))]), None);
+    let unserved = clause(json!({"whenStale": "Unknown", "collectors": ["c"]}));
+    assert_eq!(
+        placement(vec![clause(json!({})), unserved.clone()]).as_deref(),
+        Some(
+            "without effect in this version of the hub: spec.objects[1].status.whenStale, \
+             spec.objects[1].status.collectors"
+        )
+    );
+    assert!(placement(vec![unserved; 4]).unwrap().ends_with(" and 3 more"));
 }
 
 #[tokio::test]
