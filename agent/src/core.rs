@@ -339,7 +339,7 @@ impl Core {
             Event::Kind { kind, served } => self.kind_served(now, &kind, served),
             Event::Listed { kind, objects } => self.listed(now, &kind, objects),
             Event::Observed(observed) => self.observed(now, *observed),
-            Event::Vanished { key, uid } => self.vanished(now, &key, &uid),
+            Event::Gone { key, uid } => self.vanished(now, &key, &uid),
             Event::WatchLost { kind, reason, message } => self.watch_lost(now, &kind, reason, message),
             Event::Unwatched { kind, message } => self.model.kinds.unwatched(&kind, Some(message)),
             Event::Watched { kind } => self.model.kinds.unwatched(&kind, None),

@@ -126,7 +126,7 @@ pub(crate) struct Driver {
     recorder: Option<Arc<EventRecorder>>,
     /// Of the Lease, where replicas share one.
     term: Option<Term>,
-    followers: AssociatedWatchers,
+    associated_watchers: AssociatedWatchers,
     /// Held until the agent knows what to keep.
     unready: Option<ReadinessGate>,
     /// Held while the journal takes no writes.
@@ -192,7 +192,7 @@ impl Driver {
             tasks.spawn(end.clone().run_until_cancelled_owned(tell));
         }
         let ended = stop.child_token();
-        let followers =
+        let associated_watchers =
             AssociatedWatchers::new(client.clone(), sender.clone(), namespaces.clone(), tasks.clone(), ended);
         let probe = probe_api_server(client.clone()).boxed();
         let facts = facts_from_now(client.clone(), known.is_some()).boxed();
@@ -217,7 +217,7 @@ impl Driver {
             silent: None,
             recorder,
             term,
-            followers,
+            associated_watchers,
             unready,
             unwritable: None,
             located: known.clone(),
@@ -306,7 +306,7 @@ impl Driver {
         };
         // Everything drops its handle of the journal now.
         self.watches.set_none();
-        self.followers.set_none();
+        self.associated_watchers.set_none();
         self.end.cancel();
         self.tasks.close();
         self.tasks.wait().await;
@@ -391,7 +391,7 @@ impl Driver {
             | Event::Kind { .. }
             | Event::Listed { .. }
             | Event::Observed(_)
-            | Event::Vanished { .. }
+            | Event::Gone { .. }
             | Event::WatchLost { .. }
             | Event::Unwatched { .. }
             | Event::Watched { .. }
@@ -414,7 +414,7 @@ impl Driver {
                  Secret"
             );
         }
-        self.wrong_cluster = wrong_cluster.then(|| self.health.gate("identity"));
+        self.wrong_cluster = wrong_cluster.then(|| self.health.gate("wrong-cluster"));
     }
 
     fn take_probe(&mut self, probe: ApiServerProbe, events: &mut Vec<Event>) {
@@ -427,7 +427,7 @@ impl Driver {
                     self.metrics.cluster_answers(false);
                 }
                 self.watches.lose();
-                self.followers.lose();
+                self.associated_watchers.lose();
             }
             ApiServerProbe::Back => {
                 info!("the API server answers again");
@@ -435,7 +435,7 @@ impl Driver {
                 self.silent = None;
                 self.metrics.cluster_answers(true);
                 self.watches.begin_anew();
-                self.followers.lose();
+                self.associated_watchers.lose();
             }
             ApiServerProbe::Unauthorized(why) => self.unauthorized = Some(why),
         }
@@ -483,11 +483,11 @@ impl Driver {
             Effect::Watch(kinds) => {
                 let scope = self.scope();
                 self.watches.set(scope, kinds);
-                self.metrics.watching(self.watches.len() + self.followers.len());
+                self.metrics.watching(self.watches.len() + self.associated_watchers.len());
             }
             Effect::Follow(kinds) => {
-                self.followers.set(kinds);
-                self.metrics.watching(self.watches.len() + self.followers.len());
+                self.associated_watchers.set(kinds);
+                self.metrics.watching(self.watches.len() + self.associated_watchers.len());
             }
             Effect::Relist(kinds) => self.watches.relist(&kinds),
             Effect::ListMetadata { id, kind, version } => {

@@ -23,11 +23,13 @@ const LOG: &str = "info,kube_client=off,kube_runtime=off,sled=warn";
 
 const EXAMPLES: &str = "\
 Examples:
-  Join a hub with a token made there by `tideline-hub token create store-0042`:
-    tideline-agent run --data-dir /var/lib/tideline --kubeconfig ~/.kube/config --token-file token
+  Join a hub, on a machine beside the cluster, with a token made there by `tideline-hub token create store-0042`:
+    tideline-agent run --data-dir /var/lib/tideline-agent --kubeconfig ~/.kube/config --token-file store-0042.token
 
-  Go on afterwards, inside the cluster:
-    tideline-agent run --data-dir /var/lib/tideline
+  Start it again once it has enrolled; the token is not needed any more:
+    tideline-agent run --data-dir /var/lib/tideline-agent --kubeconfig ~/.kube/config
+
+  In a Pod of the cluster that it keeps, leave out --kubeconfig.
 
 Exit codes: 0 done, 1 a failure (standard error says which), 2 wrong usage, 3 the Lease was lost (--leader-elect), 70 a bug.";
 

@@ -267,7 +267,7 @@ impl Metrics {
             failing,
             missing,
             drifted,
-            orphaned,
+            unassigned,
             foreign,
             unseen,
             held,
@@ -277,7 +277,7 @@ impl Metrics {
         let findings = [
             ("missing", missing),
             ("drifted", drifted),
-            ("orphaned", orphaned),
+            ("unassigned", unassigned),
             ("foreign", foreign),
             ("unseen", unseen),
             ("unknown", unknown),

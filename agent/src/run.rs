@@ -59,7 +59,7 @@ pub struct Options {
     /// Where /livez, /readyz and /metrics are served, without authentication; `off` for nowhere
     #[arg(long, env = "TIDELINE_LISTEN", value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub listen: Listen,
-    /// Time between two full lists, beside the watches, about: `10m`, `90s`, `1h`
+    /// About how often all objects are listed, to find what the watches missed: `10m`, `90s`, `1h`
     #[arg(long, env = "TIDELINE_PATROL", value_name = "PERIOD", default_value = "10m", value_parser = period)]
     pub patrol: Duration,
     /// Whether Kubernetes Events are written about objects that cannot be applied or removed; `kubectl describe` shows them
@@ -75,7 +75,7 @@ pub struct Options {
 
 /// The period of the patrol, unless another is given.
 pub const PATROL_EVERY: Duration = Duration::from_mins(10);
-/// The shortest period of the patrol: with 50,000 objects one takes a second, and its two lists are ten apart.
+/// The shortest period of the patrol, for tests: each takes ten seconds or more, for what it finds is looked at twice.
 const PATROL_MIN: Duration = Duration::from_secs(1);
 
 fn period(text: &str) -> Result<Duration, String> {

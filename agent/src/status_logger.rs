@@ -122,7 +122,7 @@ impl StatusLogger {
             | Event::Timer(_)
             | Event::Kind { .. }
             | Event::Observed(_)
-            | Event::Vanished { .. }
+            | Event::Gone { .. }
             | Event::ListPage { .. }
             | Event::ListEnded { .. } => {}
         }
@@ -134,7 +134,9 @@ impl StatusLogger {
         match (report.how, report.left) {
             (Decommission::No, _) => info!("the cluster is in service again"),
             (Decommission::Remove, 0) => {
-                info!("decommissioned: all that was placed here is removed; the agent is idle");
+                info!(
+                    "decommissioned: what was placed here is removed, or orphaned where its policy says so; the agent is idle"
+                );
             }
             (Decommission::Keep | Decommission::Unknown, 0) => {
                 info!("decommissioned: all that was placed here is orphaned and stays; the agent is idle");
@@ -153,7 +155,7 @@ impl StatusLogger {
             failing,
             missing,
             drifted,
-            orphaned,
+            unassigned,
             foreign,
             unseen,
             held,
@@ -163,7 +165,7 @@ impl StatusLogger {
             warn!(
                 checked,
                 missing,
-                orphaned,
+                unassigned,
                 drifted,
                 foreign,
                 unknown,

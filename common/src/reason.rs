@@ -135,3 +135,6 @@ impl fmt::Display for Reason {
         f.write_str(self.as_str())
     }
 }
+
+#[cfg(test)]
+mod tests;

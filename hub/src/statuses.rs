@@ -614,7 +614,9 @@ fn leaving_waits() -> Value {
 fn decommissioned(engine: &Engine, target: TargetId, how: Decommission, freshness: Freshness) -> Option<Value> {
     let (doing, done, end) = match how {
         Decommission::No => return None,
-        Decommission::Remove => ("Removing", "Removed", "all that was placed there is removed"),
+        Decommission::Remove => {
+            ("Removing", "Removed", "what was placed there is removed, or orphaned where its policy says so")
+        }
         Decommission::Keep | Decommission::Unknown => {
             ("LettingGo", "Kept", "all that was placed there stays, and is not managed any more")
         }

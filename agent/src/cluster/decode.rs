@@ -27,9 +27,8 @@ const FOREIGN_LABELS: [(&str, Option<&str>); 4] = [
 ];
 const FOREIGN_ANNOTATIONS: [&str; 2] = ["meta.helm.sh/release-name", "argocd.argoproj.io/tracking-id"];
 
-/// Bytes of which fields one manager manages, up to which it does not matter in what order and with what blanks they are
-/// written: ten times those of a large Deployment. Decoded for that, they take forty times their text, 10 MiB, for as long as
-/// one entry is read.
+/// Bytes of the longest `fieldsV1` that is decoded, so that order and white space do not matter where two are compared: ten
+/// times that of a large Deployment. Decoded it takes forty times as much, 10 MiB, while one entry is read.
 const FIELDS_BYTES_MAX: usize = 256 << 10;
 
 /// Decodes an object. None for what no API server sends: an object without name or UID.

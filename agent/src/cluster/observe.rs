@@ -293,7 +293,7 @@ impl Task {
                     }
                     Event::Observed(Box::new(observed))
                 }
-                News::Gone(observed) => Event::Vanished { key: observed.key, uid: observed.uid },
+                News::Gone(observed) => Event::Gone { key: observed.key, uid: observed.uid },
             };
             if !is_listed {
                 early.push(event);

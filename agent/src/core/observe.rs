@@ -141,7 +141,7 @@ impl Core {
         let whole = !self.sync.is_broken() && self.sync.sets.current().is_some();
         if listed && whole && self.model.may_have_come_back(key, uid, mark) {
             // An approval given before is not for this object.
-            self.guards.approvals.strike_at(key);
+            self.guards.approvals.withdraw_at(key);
         }
     }
 

@@ -39,7 +39,7 @@ pub(crate) async fn when_readable<T, L: Future<Output = Result<T, Error>>>(
         if frozen.is_none() {
             error!("agent frozen: {newer}. It changes nothing in its cluster and retries by itself");
             metrics.frozen(true);
-            frozen = Some(health.gate("identity"));
+            frozen = Some(health.gate("frozen"));
         }
         sleep(backoff.next_delay(None)).await;
     }

@@ -430,8 +430,7 @@ async fn watches_tell_what_is_there_what_changes_and_what_is_not_served() -> Res
     let delete =
         Op::Delete { key: created.key.clone(), version: "v1".into(), uid: created.uid.clone(), impersonate: None };
     assert!(matches!(bench.execute(delete).await, OpResult::Delete(Ok(Deleted::Gone))));
-    until(&mut events, |event| matches!(event, Event::Vanished { uid, .. } if *uid == created.uid).then_some(()))
-        .await?;
+    until(&mut events, |event| matches!(event, Event::Gone { uid, .. } if *uid == created.uid).then_some(())).await?;
     stop.cancel();
     tasks.close();
     tokio::time::timeout(SOON, tasks.wait()).await.context("a watch did not end")?;
@@ -542,8 +541,7 @@ async fn an_object_whose_version_is_no_longer_served_is_seen_and_removed_at_anot
         bench.execute(Op::Delete { key, version: version.into(), uid, impersonate: None })
     };
     assert!(matches!(delete("v1").await, OpResult::Delete(Ok(Deleted::Gone))));
-    until(&mut events, |event| matches!(event, Event::Vanished { uid, .. } if *uid == created.uid).then_some(()))
-        .await?;
+    until(&mut events, |event| matches!(event, Event::Gone { uid, .. } if *uid == created.uid).then_some(())).await?;
     stop.cancel();
 
     // At none: then nothing of it is left.

@@ -159,7 +159,7 @@ async fn a_data_directory_in_another_cluster_changes_nothing_there_even_without_
     wire.resume();
     eventually_ok(SOON, "the agent to see where it is", async || {
         let says = site.agent.readiness().await?;
-        ensure!(says.contains("identity"), "{says}");
+        ensure!(says.contains("wrong-cluster"), "{says}");
         anyhow::Ok(())
     })
     .await?;

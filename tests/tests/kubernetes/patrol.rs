@@ -263,7 +263,7 @@ const CLEAN: PatrolTally = PatrolTally {
     failing: 0,
     missing: 0,
     drifted: 0,
-    orphaned: 0,
+    unassigned: 0,
     foreign: 0,
     unseen: 0,
     held: 0,
@@ -293,7 +293,7 @@ async fn without_any_watch_a_patrol_counts_exactly_what_was_injected_and_mends_i
     // A patrol that had begun by then may have seen a part of it.
     let found = agent.patrol().await?;
     let found = if found == CLEAN { agent.patrol().await? } else { found };
-    assert_eq!(found, PatrolTally { missing: 3, drifted: 4, orphaned: 2, repaired: 7, ..CLEAN });
+    assert_eq!(found, PatrolTally { missing: 3, drifted: 4, unassigned: 2, repaired: 7, ..CLEAN });
     assert_eq!(agent.kept().await?, names());
     let held = PatrolTally { held: 2, ..CLEAN };
     assert_eq!(agent.patrol().await?, held, "the next counts none of it");

@@ -55,7 +55,7 @@ async fn an_agent_whose_identity_is_newer_stays_up_frozen_and_goes_on_when_it_ca
     let written = newer(&former)?;
     fs::write(&file, &written)?;
     agent.resume();
-    is(&agent, "identity").await?;
+    is(&agent, "frozen").await?;
     assert_eq!(fs::read_to_string(&file)?, written, "it is left alone");
     fs::write(&file, &former)?;
     is(&agent, "ok").await?;
@@ -64,7 +64,7 @@ async fn an_agent_whose_identity_is_newer_stays_up_frozen_and_goes_on_when_it_ca
     let of_secret = ByteString(newer(std::str::from_utf8(&in_secret.0)?)?.into_bytes());
     replace(of_secret.clone()).await?;
     agent.resume();
-    is(&agent, "identity").await?;
+    is(&agent, "frozen").await?;
     assert_eq!(secrets.get(SECRET).await?.data.context("data")?["identity.json"], of_secret, "it is left alone");
     replace(in_secret).await?;
     is(&agent, "ok").await?;

@@ -252,7 +252,7 @@ impl World {
         assert!(requests <= 2 && at_hub <= 2, "requests pile up: {requests} at the agent, {at_hub} at the hub");
         assert!(!hub || self.hub.is_idle());
         if let Some(found) = self.patrol() {
-            let mended = found.missing + found.drifted + found.orphaned + found.unseen + found.unknown;
+            let mended = found.missing + found.drifted + found.unassigned + found.unseen + found.unknown;
             let excused =
                 self.scenario.loses_journal || self.restored || self.hub.has_forgotten() || self.reports_drift();
             assert!(mended == 0 || excused, "at rest a patrol finds {found:?}");

@@ -41,8 +41,8 @@ pub(super) enum Finding {
     Drifted,
     /// To be reported only.
     Differs,
-    /// It is ours, nothing assigns it, and no watch has told of it.
-    Orphaned,
+    /// It carries our mark, nothing assigns it, and no watch has told of it.
+    Unassigned,
     /// Another's object has the key of an assigned one.
     Foreign,
     /// The watch has not told of what is listed, or that it is gone.
@@ -145,7 +145,7 @@ fn judge_other(model: &Model, me: Me, key: &ObjectKey, object: Option<&Object>, 
         _ if listed.deleting || object.is_some_and(is_busy) => Judgement::Busy,
         Some(Ownership::Ours) if known => Judgement::Held,
         Some(Ownership::Ours) if object.is_none() && !model.has_room_for_unexplained() => Judgement::TooMany,
-        Some(Ownership::Ours) => Judgement::Suspect(Finding::Orphaned),
+        Some(Ownership::Ours) => Judgement::Suspect(Finding::Unassigned),
         Some(Ownership::Copy | Ownership::Foreign) | None if recorded => Judgement::Held,
         Some(Ownership::Copy | Ownership::Foreign) | None => Judgement::Foreign,
     }

@@ -269,7 +269,7 @@ impl Patrol {
         match finding {
             Finding::Missing => self.tally.missing += 1,
             Finding::Drifted | Finding::Differs => self.tally.drifted += 1,
-            Finding::Orphaned => self.tally.orphaned += 1,
+            Finding::Unassigned => self.tally.unassigned += 1,
             Finding::Foreign => self.tally.foreign += 1,
             Finding::Unseen => {
                 // Its status may change all the time: only what the watch has not shown since the first list counts.

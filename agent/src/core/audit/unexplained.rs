@@ -16,8 +16,8 @@ pub(in crate::core) fn condition(model: &Model, beyond: &Sightings) -> Option<Ta
         reason: Reason::Conflict,
         count,
         message: format!(
-            "{named}: carries the mark of this target, and nothing assigns it. The agent keeps account of {most} such \
-             objects, and leaves the others alone. Settle those that are held (tideline-hub approve-deletions, release), \
+            "{named}: carries the mark of this target, and nothing assigns it. The agent records {most} such objects, and \
+             leaves the others alone. Approve or release those that are held (tideline-hub approve-deletions, release), \
              or remove the label tideline.dev/agent and the annotation tideline.dev/source of these"
         ),
     })

@@ -78,17 +78,17 @@ impl Approvals {
     }
 
     /// Whether it may be deleted or orphaned.
-    pub(in crate::core) fn speaks_of(&self, now: Monotonic, removal: &Tombstone) -> bool {
+    pub(in crate::core) fn is_in_force_for(&self, now: Monotonic, removal: &Tombstone) -> bool {
         self.open.get(removal).is_some_and(|approval| now < approval.until)
     }
 
     /// It was used, ended, or is void: an object that is assigned again was not approved to be removed again.
-    pub(in crate::core) fn strike(&mut self, removal: &Tombstone) {
+    pub(in crate::core) fn withdraw(&mut self, removal: &Tombstone) {
         self.open.remove(removal);
     }
 
     /// Something is assigned there: whatever was approved there is void.
-    pub(in crate::core) fn strike_at(&mut self, key: &ObjectKey) {
+    pub(in crate::core) fn withdraw_at(&mut self, key: &ObjectKey) {
         if self.open.is_empty() {
             return;
         }
@@ -117,7 +117,7 @@ impl Approvals {
     /// A removal is newly approved: what is assigned needs none, and one that rests on its approval goes as that says.
     pub(in crate::core) fn apply(&mut self, model: &mut Model, removal: &Tombstone) {
         if model.desired.get(&removal.key).is_some() {
-            self.strike(removal);
+            self.withdraw(removal);
         }
         if let Some(approval) = self.open.get(removal)
             && let Some(state) = model.removals.get_mut(removal)

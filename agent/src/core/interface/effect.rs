@@ -243,8 +243,8 @@ pub struct PatrolTally {
     pub missing: u64,
     /// Existing, and not as it was applied.
     pub drifted: u64,
-    /// Our mark, not assigned, and not known.
-    pub orphaned: u64,
+    /// Carrying our mark, not assigned, and not known.
+    pub unassigned: u64,
     /// Under our keys or our label, and not ours.
     pub foreign: u64,
     /// As assigned, but changed without a watch event.
@@ -258,7 +258,7 @@ pub struct PatrolTally {
 impl PatrolTally {
     /// Whether everything is as it should be, or as it was reported.
     pub fn is_clean(&self) -> bool {
-        self.unknown + self.missing + self.drifted + self.orphaned + self.foreign + self.unseen == 0
+        self.unknown + self.missing + self.drifted + self.unassigned + self.foreign + self.unseen == 0
     }
 
     /// Whether it found the same, and corrected as much.

@@ -62,7 +62,7 @@ pub enum Event {
     /// One object of ours was added or changed.
     Observed(Box<Observed>),
     /// An object left the watch: it was deleted, or lost its label.
-    Vanished {
+    Gone {
         key: ObjectKey,
         uid: Uid,
     },

@@ -50,7 +50,7 @@ pub struct Observed {
     pub status: ObservedStatus,
     /// Somebody else manages it declaratively: a server-side-apply manager, Helm, Argo CD or Flux.
     pub managed_elsewhere: bool,
-    /// The hash of which fields which others manage; none if nobody else does.
+    /// The hash of other managers' entries in `managedFields`; none if there are no others.
     pub others: Option<Digest>,
 }
 

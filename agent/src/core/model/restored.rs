@@ -15,13 +15,13 @@ use super::Model;
 use super::removal::{Cause, JournalAge};
 use crate::core::interface::write::{RestoredObject, Write};
 
-/// Objects that nothing explains of which an account is kept at any target: those that came back from one backup of a small set,
-/// at some 1 KiB each with journal and report, so 10 MiB. Few in tests, which have few objects.
+/// How many unexplained objects are recorded one by one at least, however little is assigned: those that came back from one
+/// backup of a small set, at some 1 KiB each with journal and report, so 10 MiB. Few in tests, which have few objects.
 const UNEXPLAINED_MIN: usize = if cfg!(test) { 64 } else { 10_000 };
 /// The same by objects assigned: a backup of all of them may be restored beside what lost history has left of another set.
 const UNEXPLAINED_PER_ASSIGNED: usize = 2;
 
-/// Of how many objects that nothing explains an account is kept, where so many are assigned.
+/// How many unexplained objects are recorded one by one, where so many are assigned.
 pub(in crate::core) fn unexplained_max(assigned: usize) -> usize {
     (UNEXPLAINED_PER_ASSIGNED * assigned).max(UNEXPLAINED_MIN)
 }

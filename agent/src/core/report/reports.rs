@@ -33,7 +33,7 @@ use page::Page;
 
 /// Changes are collected this long before they are sent.
 const GATHER: Duration = Duration::from_millis(50);
-/// Into so many parts the time is divided after which the hub calls a target stale; a report goes out at the end of each.
+/// Reports in the time after which the hub calls a target stale.
 const HEARTBEATS: u32 = 3;
 /// How late the next poll may be that says that the last report stands. If it is later, a report goes out all the same.
 const POLL_LATE_MAX: Duration = Duration::from_secs(5);
@@ -399,7 +399,7 @@ impl Core {
                     self.reporting.associates.said_to_hub(key, source, None);
                 }
                 for tombstone in removed {
-                    if self.model.removals.contains_key(&tombstone) || !speaks_of(&self.model, &tombstone) {
+                    if self.model.removals.contains_key(&tombstone) || !is_reportable(&self.model, &tombstone) {
                         self.reporting.reports.removed.insert(tombstone);
                     }
                 }
@@ -505,7 +505,7 @@ fn bounded(mut message: String) -> String {
 }
 
 /// Whether an object that the hub is told of exists for this source.
-fn speaks_of(model: &Model, Tombstone { key, source }: &Tombstone) -> bool {
+fn is_reportable(model: &Model, Tombstone { key, source }: &Tombstone) -> bool {
     let assigned = model.assigns(key, source);
     assigned || model.objects.get(key).is_some_and(|object| object.unexplained.as_ref() == Some(source))
 }

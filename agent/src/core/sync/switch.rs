@@ -181,7 +181,7 @@ impl Core {
             Some(RemovalPolicy::Tombstone(_)) => self.comes_back(&again),
             None => {}
         }
-        self.guards.approvals.strike_at(&key);
+        self.guards.approvals.withdraw_at(&key);
         self.guards.ran.recall(&mut self.model, &key, &again.source);
         self.model.kinds.refer(&key, &entry.version);
         self.model.kinds.speak(&key.kind, &entry.version);

@@ -47,7 +47,7 @@ impl Watches {
                     continue;
                 }
                 News::Put(observed) => (observed.key.kind.clone(), Event::Observed(observed)),
-                News::Gone(key, uid) => (key.kind.clone(), Event::Vanished { key, uid }),
+                News::Gone(key, uid) => (key.kind.clone(), Event::Gone { key, uid }),
             };
             if self.watched.contains_key(&kind) {
                 self.feed.push_back(event);
@@ -59,7 +59,7 @@ impl Watches {
         self.hear(cluster);
         if self.watched.contains_key(kind) {
             self.feed.retain(|event| !matches!(event, Event::Observed(observed) if observed.key.kind == *kind));
-            self.feed.retain(|event| !matches!(event, Event::Vanished { key, .. } if key.kind == *kind));
+            self.feed.retain(|event| !matches!(event, Event::Gone { key, .. } if key.kind == *kind));
             let message = "cut".to_owned();
             self.feed.push_back(Event::WatchLost { kind: kind.clone(), reason: Reason::Unavailable, message });
             self.list(kind, cluster);

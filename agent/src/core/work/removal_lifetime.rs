@@ -80,7 +80,7 @@ impl Core {
         self.work.dequeue_removal(removal, tombstone);
         self.guards.fuse.withdraw(tombstone);
         // It was used: an object that reappears there needs another one.
-        self.guards.approvals.strike(tombstone);
+        self.guards.approvals.withdraw(tombstone);
         let key = &tombstone.key;
         let assigned = self.model.desired.get(key).is_some();
         // An orphaned object is not the one that the journal knows, whatever is assigned to its key.
@@ -178,8 +178,8 @@ impl Core {
     /// Whether a removal that rests on its approval alone, or on the decommission, may not go on, because that has ended.
     pub(super) fn lapses(&mut self, now: Monotonic, removal: &Tombstone) -> bool {
         match self.model.removals.get(removal).map(Removal::cause) {
-            Some(Cause::Approved) if !self.guards.approvals.speaks_of(now, removal) => {
-                self.guards.approvals.strike(removal);
+            Some(Cause::Approved) if !self.guards.approvals.is_in_force_for(now, removal) => {
+                self.guards.approvals.withdraw(removal);
                 self.dirty(&removal.key, now);
                 self.forget_removal(removal);
                 true

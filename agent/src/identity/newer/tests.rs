@@ -22,7 +22,7 @@ async fn a_newer_identity_freezes_the_agent_until_it_can_be_read() {
         loads.set(loads.get() + 1);
         if loads.get() > 1 {
             assert!(frozen(&registry), "it says so meanwhile");
-            assert_eq!(health.waiting_for(), ["identity"]);
+            assert_eq!(health.waiting_for(), ["frozen"]);
         }
         std::future::ready(if loads.get() < 200 { Err(newer()) } else { Ok("who it is") })
     });

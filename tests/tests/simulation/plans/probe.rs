@@ -171,7 +171,7 @@ impl Probe {
         }
         let (key, put) = match event {
             Event::Observed(observed) => (observed.key.clone(), Some((**observed).clone())),
-            Event::Vanished { key, .. } => (key.clone(), None),
+            Event::Gone { key, .. } => (key.clone(), None),
             _ => panic!("this is no news: {event:?}"),
         };
         let number = self.record.news.len();

@@ -185,7 +185,7 @@ impl World {
 fn kind_of(event: &Event) -> &GroupKind {
     match event {
         Event::Observed(observed) => &observed.key.kind,
-        Event::Vanished { key, .. } => &key.kind,
+        Event::Gone { key, .. } => &key.kind,
         _ => panic!("this is no news: {event:?}"),
     }
 }

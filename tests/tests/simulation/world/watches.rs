@@ -94,7 +94,7 @@ impl World {
                     continue;
                 }
                 News::Put(observed) => (observed.key.kind.clone(), Event::Observed(observed.clone())),
-                News::Gone(key, uid) => (key.kind.clone(), Event::Vanished { key: key.clone(), uid: uid.clone() }),
+                News::Gone(key, uid) => (key.kind.clone(), Event::Gone { key: key.clone(), uid: uid.clone() }),
             };
             let deaf = self.random.chance(self.faults.deaf) || self.tells_otherwise(&event);
             if !deaf && self.agent.streams.get(&kind).is_some_and(|stream| !stream.lost) {

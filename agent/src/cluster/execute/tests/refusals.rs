@@ -271,12 +271,12 @@ impl World {
                     if observed.labelled {
                         Event::Observed(Box::new(observed))
                     } else {
-                        Event::Vanished { key: observed.key, uid: observed.uid }
+                        Event::Gone { key: observed.key, uid: observed.uid }
                     }
                 }
                 News::Gone(object) => {
                     let observed = observed(&object);
-                    Event::Vanished { key: observed.key, uid: observed.uid }
+                    Event::Gone { key: observed.key, uid: observed.uid }
                 }
             };
             self.events.push_back(event);

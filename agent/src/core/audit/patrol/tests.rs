@@ -36,7 +36,7 @@ const CLEAN: PatrolTally = PatrolTally {
     failing: 0,
     missing: 0,
     drifted: 0,
-    orphaned: 0,
+    unassigned: 0,
     foreign: 0,
     unseen: 0,
     held: 0,
@@ -54,7 +54,7 @@ fn one_patrol_counts_exactly_what_was_injected_and_the_next_counts_none_of_it() 
         world.cluster.plant(&key("", "ConfigMap", name), &keys[8]);
     }
     let found = world.next_patrol();
-    assert_eq!(found, PatrolTally { missing: 3, drifted: 4, orphaned: 2, repaired: 7, ..CLEAN });
+    assert_eq!(found, PatrolTally { missing: 3, drifted: 4, unassigned: 2, repaired: 7, ..CLEAN });
     // Nothing says that they were ever unassigned: they are held, and told of. What their controllers have made of the three
     // Deployments among the others was not told, either.
     let held = PatrolTally { held: 2, ..CLEAN };

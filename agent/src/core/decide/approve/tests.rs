@@ -214,7 +214,7 @@ fn an_assignment_voids_the_approvals_for_its_key_of_any_source_and_no_others() {
     let mut approvals = Approvals::default();
     let approval = Approval { until, releases: false };
     approvals.open.extend(keys.iter().flat_map(of).map(|removal| (removal, approval)));
-    approvals.strike_at(&keys[1]);
+    approvals.withdraw_at(&keys[1]);
     let left: Vec<_> = approvals.open.into_keys().collect();
     assert_eq!(left, [of(&keys[0]), of(&keys[2])].concat());
 }

@@ -611,7 +611,7 @@ fn an_object_seen_while_a_write_to_its_predecessor_fails_stays_known() {
     assert_eq!(onto, "u1");
     let mut out = Vec::new();
     let key = entry.key.clone();
-    core.step(Monotonic::START, Event::Vanished { key, uid: before.uid.clone() }, &mut out);
+    core.step(Monotonic::START, Event::Gone { key, uid: before.uid.clone() }, &mut out);
     let now = Observed { uid: "u2".parse().unwrap(), ..standing(&entry, &policy, "9") };
     core.step(Monotonic::START, Event::Observed(Box::new(now.clone())), &mut out);
     core.step(Monotonic::START, Event::Executed { id, result: OpResult::Apply(Err(NotDone::Stale)) }, &mut out);

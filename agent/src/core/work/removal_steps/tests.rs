@@ -188,7 +188,7 @@ fn a_namespace_that_changes_owner_while_it_is_inspected_is_left_alone() {
     for taken in [true, false] {
         let listed = standing_at(&yard, "u2", 1);
         let mut removing = begin(RemovalPolicy::Absence(Some(SAID)), true, Hub::IsHeard, listed.clone());
-        removing.step(Event::Vanished { key: yard.clone(), uid: uid("u2") });
+        removing.step(Event::Gone { key: yard.clone(), uid: uid("u2") });
         let mut itself = Box::new(Observed { labelled: false, ..listed });
         if taken {
             itself.mark = mark("33333333-3333-4333-8333-333333333333", &itself);
