@@ -34,8 +34,8 @@ pub(super) struct Contents {
 pub(super) async fn namespace(client: &Client, scope: &Scope, name: &str) -> Result<Contents, Failure> {
     let discovery = Discovery::new(client.clone()).run().await.map_err(|error| Failure::of_client(&error))?;
     let mut census = Census::new(scope);
-    for (resource, reach) in discovery.groups().flat_map(namespaced) {
-        let Reach { lists, deletes } = reach;
+    for (resource, verbs) in discovery.groups().flat_map(namespaced) {
+        let Verbs { lists, deletes } = verbs;
         let list = if lists {
             census.list(client, &resource, Some(name)).await?
         } else {
@@ -52,15 +52,15 @@ pub(super) async fn namespace(client: &Client, scope: &Scope, name: &str) -> Res
 
 /// What can be done with objects of a kind, at any of its versions.
 #[derive(Clone, Copy, Debug, Default)]
-struct Reach {
+struct Verbs {
     lists: bool,
     deletes: bool,
 }
 
 /// The namespaced kinds of a group, each once, at a version at which it is listed if there is one. A group may serve a kind at
 /// versions that it does not prefer only, as one that has beta kinds beside stable ones does.
-fn namespaced(group: &ApiGroup) -> Vec<(Resource, Reach)> {
-    let mut kinds = BTreeMap::<String, (Resource, Reach)>::new();
+fn namespaced(group: &ApiGroup) -> Vec<(Resource, Verbs)> {
+    let mut kinds = BTreeMap::<String, (Resource, Verbs)>::new();
     for (resource, capabilities) in group.versions().flat_map(|version| group.versioned_resources(version)) {
         if capabilities.scope != KindScope::Namespaced {
             continue;
@@ -75,11 +75,11 @@ fn namespaced(group: &ApiGroup) -> Vec<(Resource, Reach)> {
             namespaced: true,
             status: false,
         };
-        let (known, reach) = kinds.entry(resource.plural).or_insert_with(|| (served.clone(), Reach::default()));
-        if lists && !reach.lists {
+        let (known, verbs) = kinds.entry(resource.plural).or_insert_with(|| (served.clone(), Verbs::default()));
+        if lists && !verbs.lists {
             *known = served;
         }
-        *reach = Reach { lists: reach.lists || lists, deletes: reach.deletes || deletes };
+        *verbs = Verbs { lists: verbs.lists || lists, deletes: verbs.deletes || deletes };
     }
     kinds.into_values().collect()
 }

@@ -31,10 +31,10 @@ const RELEASE_WAIT: Duration = Duration::from_secs(5);
 const PAGE_RECORDS: u64 = 16;
 /// Bytes in memory for which a journal at rest is opened again, for sled takes two to three times as much: it writes up to a
 /// segment and a snapshot, so that it is not worth it for less.
-const HELD_AT_REST_MAX: u64 = 256 << 10;
+const RESIDENT_AT_REST_MAX: u64 = 256 << 10;
 /// Bytes in memory for which a journal at work is opened again, which costs it up to a second with 50,000 objects. sled
 /// takes two to three times as much for them.
-const HELD_AT_WORK_MAX: u64 = 6 << 20;
+const RESIDENT_AT_WORK_MAX: u64 = 6 << 20;
 
 /// A log that was just written anew takes at most so many times of the keys and values that are in it, and [`FRESH_BYTES`]:
 /// with each group that is put into it, sled writes the pages that are full by then once more.
@@ -238,8 +238,8 @@ impl Slot {
             } else {
                 let held = self.touched.load(Ordering::Relaxed).min(2 * bytes);
                 let most = match pace {
-                    Pace::AtWork => HELD_AT_WORK_MAX,
-                    Pace::AtRest => HELD_AT_REST_MAX,
+                    Pace::AtWork => RESIDENT_AT_WORK_MAX,
+                    Pace::AtRest => RESIDENT_AT_REST_MAX,
                 };
                 if pace == Pace::AtRest {
                     space::keep_reserve(&self.path);
@@ -364,7 +364,7 @@ impl Slot {
     fn copy_part(&self, copy: &Self, part: Vec<Change>) -> Result<(), Error> {
         copy.commit(&cut(part))?;
         for slot in [self, copy] {
-            if slot.touched.load(Ordering::Relaxed) > HELD_AT_WORK_MAX {
+            if slot.touched.load(Ordering::Relaxed) > RESIDENT_AT_WORK_MAX {
                 slot.renew()?;
             }
         }

@@ -66,7 +66,7 @@ pub struct Note {
     text: &'static str,
 }
 
-/// The pulse of a loop. A loop that does not beat within its deadline makes the process not alive.
+/// The heartbeat of a loop. A loop that does not beat within its deadline makes the process not alive.
 #[derive(Debug)]
 pub struct Heartbeat {
     health: Health,

@@ -23,7 +23,7 @@ use crate::core::model::removal::{Cause, ORPHAN, Removal, before_all_of};
 /// hold more.
 #[derive(Debug, Default)]
 pub(in crate::core) struct Approvals {
-    held: ApprovedHeld,
+    arrived: ApprovedHeld,
     /// Approvals that are not used yet.
     open: BTreeMap<Tombstone, Approval>,
 }
@@ -44,22 +44,22 @@ impl Approval {
 
 impl Approvals {
     /// The part of the list that is here, so that the hub sends the rest.
-    pub(in crate::core) fn held(&self) -> ApprovedHeld {
-        self.held
+    pub(in crate::core) fn arrived(&self) -> ApprovedHeld {
+        self.arrived
     }
 
     /// Takes a page and returns what is newly approved; none if the page is not the next one.
     pub(in crate::core) fn take(&mut self, now: Monotonic, page: ApprovedPage) -> Option<Vec<Tombstone>> {
         let ApprovedPage { list, offset, count, total: _, expires_seconds, removals, releases } = page;
-        if list != self.held.list {
-            *self = Self { held: ApprovedHeld { list, count: 0 }, open: BTreeMap::new() };
+        if list != self.arrived.list {
+            *self = Self { arrived: ApprovedHeld { list, count: 0 }, open: BTreeMap::new() };
         } else if count == 0 {
             return None;
         }
-        if offset != self.held.count {
+        if offset != self.arrived.count {
             return None;
         }
-        self.held.count += count;
+        self.arrived.count += count;
         let until = now + Duration::from_secs(expires_seconds);
         let pages = [(&removals, false), (&releases, true)];
         for (removal, releases) in pages.into_iter().flat_map(|(part, how)| part.iter().map(move |it| (it, how))) {

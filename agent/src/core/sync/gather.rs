@@ -161,22 +161,22 @@ impl Gather {
     }
 
     /// The hub says that nothing changed since the version asked about.
-    pub(in crate::core) fn nothing_new(&mut self, held: &Held<'_>) -> Step {
+    pub(in crate::core) fn nothing_new(&mut self, last: &LastAccepted<'_>) -> Step {
         if self.walk.after.is_some() || self.walk.since.is_none() {
             Step::Again(SyncError::Unrelated)
         } else if self.walk.whole {
             Step::NothingNew
         } else {
             match self.walk.first {
-                Some(at) => self.complete(at, held),
+                Some(at) => self.complete(at, last),
                 None => Step::Again(SyncError::Unrelated),
             }
         }
     }
 
-    /// Takes a page. `held` is the accepted set that changes are relative to.
-    pub(in crate::core) fn page(&mut self, page: DesiredPage, held: &Held<'_>) -> Step {
-        if let Err(step) = self.check(&page, held) {
+    /// Takes a page. `last` is the accepted set that changes are relative to.
+    pub(in crate::core) fn page(&mut self, page: DesiredPage, last: &LastAccepted<'_>) -> Step {
+        if let Err(step) = self.check(&page, last) {
             return step;
         }
         let at = At { version: page.at, attestation: page.attestation, digest: page.digest, total: page.total };
@@ -186,7 +186,7 @@ impl Gather {
             self.walk.first = Some(at);
         }
         self.walk.latest = Some(at.version);
-        self.take(page, held);
+        self.take(page, last);
         if self.len > DESIRED_OBJECTS_MAX {
             return Step::Refuse(SyncError::TooLarge);
         }
@@ -195,7 +195,7 @@ impl Gather {
                 self.walk.after = Some(cursor);
                 Step::Ask
             }
-            None if first_page => self.complete(at, held),
+            None if first_page => self.complete(at, last),
             None => {
                 // The pages are of different revisions: changes since the first are requested until they fit one page.
                 let began = self.walk.first.map(|at| at.version);
@@ -206,8 +206,8 @@ impl Gather {
         }
     }
 
-    fn check(&self, page: &DesiredPage, held: &Held<'_>) -> Result<(), Step> {
-        if let Some(accepted) = held.floor {
+    fn check(&self, page: &DesiredPage, last: &LastAccepted<'_>) -> Result<(), Step> {
+        if let Some(accepted) = last.floor {
             if page.at < accepted.version {
                 return Err(Step::Refuse(SyncError::Older));
             }
@@ -227,7 +227,7 @@ impl Gather {
         Ok(())
     }
 
-    fn take(&mut self, page: DesiredPage, held: &Held<'_>) {
+    fn take(&mut self, page: DesiredPage, last: &LastAccepted<'_>) {
         let DesiredPage { snapshot, entries, tombstones, policies, terminal, decommission, .. } = page;
         self.decommission = decommission;
         if page.absence_unexplained {
@@ -237,31 +237,31 @@ impl Gather {
             // Nothing is assigned there any more, whichever source this set still has there: another between the two may have
             // come and gone unseen.
             for Unassignment { tombstone: Tombstone { key, .. }, .. } in &tombstones {
-                if self.present(key, held).is_some() {
-                    self.change(key.into(), None, held);
+                if self.present(key, last).is_some() {
+                    self.change(key.into(), None, last);
                 }
             }
         }
         for entry in entries {
             // Assigned again since an earlier page had its tombstone; what is still to be known of that comes with the entry.
             self.tombstones.remove(&entry.key);
-            self.change(KeyRef::Of(Arc::clone(&entry)), Some(entry), held);
+            self.change(KeyRef::Of(Arc::clone(&entry)), Some(entry), last);
         }
         self.tombstones.extend(tombstones.into_iter().map(|gone| (gone.tombstone.key.clone(), gone)));
         self.policies.extend(policies);
         self.terminal.extend(terminal);
     }
 
-    fn present<'a>(&'a self, key: &ObjectKey, held: &Held<'a>) -> Option<&'a Arc<Entry>> {
+    fn present<'a>(&'a self, key: &ObjectKey, last: &LastAccepted<'a>) -> Option<&'a Arc<Entry>> {
         match self.changes.get(key) {
             Some(change) => change.as_ref(),
-            None if self.onto.is_some() => held.desired.get(key),
+            None if self.onto.is_some() => last.desired.get(key),
             None => None,
         }
     }
 
-    fn change(&mut self, name: KeyRef, entry: Option<Arc<Entry>>, held: &Held<'_>) {
-        if let Some(hash) = self.present(name.key(), held).map(|former| former.hash()) {
+    fn change(&mut self, name: KeyRef, entry: Option<Arc<Entry>>, last: &LastAccepted<'_>) {
+        if let Some(hash) = self.present(name.key(), last).map(|former| former.hash()) {
             self.digest.remove(hash);
             self.len -= 1;
         }
@@ -272,7 +272,7 @@ impl Gather {
         self.changes.insert(name, entry);
     }
 
-    fn complete(&mut self, at: At, held: &Held<'_>) -> Step {
+    fn complete(&mut self, at: At, last: &LastAccepted<'_>) -> Step {
         if self.len as u64 != at.total || self.digest.digest() != at.digest {
             return Step::Again(SyncError::Incomplete);
         }
@@ -280,17 +280,17 @@ impl Gather {
         if decommission != Decommission::No && self.len > 0 {
             return Step::Again(SyncError::Unrelated);
         }
-        if self.onto == Some(accepted) && self.tombstones.is_empty() && decommission == held.decommission {
+        if self.onto == Some(accepted) && self.tombstones.is_empty() && decommission == last.decommission {
             return Step::NothingNew;
         }
         let mut put = Vec::new();
         let mut remove = Vec::new();
         let changes = std::mem::take(&mut self.changes);
         if self.onto.is_none() {
-            remove.extend(held.desired.iter().map(|(key, _)| key).filter(|key| !changes.contains_key(*key)).cloned());
+            remove.extend(last.desired.iter().map(|(key, _)| key).filter(|key| !changes.contains_key(*key)).cloned());
         }
         for (name, change) in changes {
-            let former = held.desired.get(name.key());
+            let former = last.desired.get(name.key());
             match change {
                 Some(entry) if former != Some(&entry) => put.push(entry),
                 None if former.is_some() => remove.push(name.key().clone()),
@@ -299,31 +299,31 @@ impl Gather {
         }
         let policies = std::mem::take(&mut self.policies);
         let named =
-            |entry: &Arc<Entry>| policies.contains_key(&entry.policy) || held.policies.contains_key(&entry.policy);
+            |entry: &Arc<Entry>| policies.contains_key(&entry.policy) || last.policies.contains_key(&entry.policy);
         if !put.iter().all(named) {
             return Step::Again(SyncError::PolicyMissing);
         }
         let mut tombstones: BTreeMap<Tombstone, RemovalPolicy> = BTreeMap::new();
-        let same_epoch = held.accepted.is_some_and(|former| former.version.epoch == at.version.epoch);
+        let same_epoch = last.accepted.is_some_and(|former| former.version.epoch == at.version.epoch);
         if same_epoch && self.absence == Absence::Removal {
-            let absent = remove.iter().filter_map(|key| held.desired.get(key));
+            let absent = remove.iter().filter_map(|key| last.desired.get(key));
             // So is a source whose key is another's by now. Its object changes owner, and until that is done it is this
             // source's: the other may be gone before.
             let replaced = put.iter().filter_map(|entry| {
-                let former = held.desired.get(&entry.key)?;
+                let former = last.desired.get(&entry.key)?;
                 (former.source.uid != entry.source.uid).then_some(former)
             });
-            let last = |entry: &Entry| held.policies.get(&entry.policy).map(|policy| entry.prune_policy(policy));
+            let last_policy = |entry: &Entry| last.policies.get(&entry.policy).map(|policy| entry.prune_policy(policy));
             tombstones.extend(absent.chain(replaced).map(|entry| {
                 let removal = Tombstone { key: entry.key.clone(), source: entry.source.uid.clone() };
-                (removal, RemovalPolicy::Absence(last(entry)))
+                (removal, RemovalPolicy::Absence(last_policy(entry)))
             }));
         }
         let mut left_at = BTreeMap::new();
         for (key, Unassignment { tombstone, policy, at }) in std::mem::take(&mut self.tombstones) {
             left_at.insert(key.clone(), at);
             // It counts for its key: also for what this set had there last.
-            let absent = held.desired.get(&key).map(|entry| entry.source.uid.clone());
+            let absent = last.desired.get(&key).map(|entry| entry.source.uid.clone());
             let absent =
                 absent.map(|source| Tombstone { key, source }).filter(|absent| tombstones.contains_key(absent));
             for removal in absent.into_iter().chain([tombstone]) {
@@ -347,7 +347,7 @@ impl Gather {
 
 /// What was accepted last.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::core) struct Held<'a> {
+pub(in crate::core) struct LastAccepted<'a> {
     pub(in crate::core) accepted: Option<Accepted>,
     /// The newest set that was ever accepted; newer than `accepted` where that was lost.
     pub(in crate::core) floor: Option<Accepted>,

@@ -22,7 +22,7 @@ use tideline_common::wire::v1::{
 use tideline_common::{EntryState, Monotonic, SessionName};
 
 use super::fetch::Fetch;
-use super::gather::{Gather, Held, Question, Step, SyncError};
+use super::gather::{Gather, LastAccepted, Question, Step, SyncError};
 use crate::core::interface::effect::{Effect, Effects, Request, RequestId, Timer};
 use crate::core::interface::event::{Answer, LinkFailure};
 use crate::core::interface::write::{AgentMode, Write};
@@ -116,7 +116,7 @@ impl Core {
         self.sync.session.repair.asks(&gather);
         self.sync.session.link =
             if may_wait { Link::Polling { id, sent: now, gather } } else { Link::Gathering { id, gather } };
-        let (approved, decommission) = (self.guards.approvals.held(), self.model.decommission);
+        let (approved, decommission) = (self.guards.approvals.arrived(), self.model.decommission);
         let (shown, history) = (self.sync.shown(), self.sync.history);
         let stands = if may_wait { self.report_that_stands(now) } else { None };
         let request = DesiredRequest {
@@ -282,7 +282,7 @@ impl Core {
         out: &mut Effects,
     ) {
         self.sync.session.polled_well();
-        let held = Held {
+        let last = LastAccepted {
             accepted: self.sync.sets.current(),
             floor: self.sync.floor(),
             decommission: self.model.decommission,
@@ -290,10 +290,10 @@ impl Core {
             policies: &self.model.policies,
         };
         let step = match answer {
-            DesiredAnswer::NothingNew => gather.nothing_new(&held),
+            DesiredAnswer::NothingNew => gather.nothing_new(&last),
             DesiredAnswer::Page(mut page) => {
                 page.entries.iter_mut().for_each(|entry| self.model.shared.entry(entry));
-                gather.page(page, &held)
+                gather.page(page, &last)
             }
             DesiredAnswer::SnapshotRequired { epoch: _ } if gather.may_wait() => {
                 return self.ask(now, Box::new(self.sync.session.repair.everything()), out);

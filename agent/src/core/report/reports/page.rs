@@ -161,8 +161,8 @@ impl Core {
             Status::Unreadable { .. } => lacks = Some(Lacks::Status),
         }
         let same = object.told == Some(told) && lacks.is_none();
-        let held = !same && object.told.is_some() && self.phase == Phase::Running;
-        if held && self.reporting.reports.rate.holds(now, &name, &own) {
+        let may_wait = !same && object.told.is_some() && self.phase == Phase::Running;
+        if may_wait && self.reporting.reports.rate.holds(now, &name, &own) {
             return;
         }
         let Some(object) = self.model.objects.get_mut(&key) else { return };

@@ -33,7 +33,7 @@ impl Agent {
                 history: Continuity::Whole,
                 stands: None,
             };
-            let held = Held {
+            let last = LastAccepted {
                 accepted: self.accepted,
                 floor: self.accepted,
                 decommission: Decommission::No,
@@ -41,8 +41,8 @@ impl Agent {
                 policies: &self.policies,
             };
             let step = match hub.desired(&request) {
-                DesiredAnswer::NothingNew => gather.nothing_new(&held),
-                DesiredAnswer::Page(page) => gather.page(page, &held),
+                DesiredAnswer::NothingNew => gather.nothing_new(&last),
+                DesiredAnswer::Page(page) => gather.page(page, &last),
                 DesiredAnswer::SnapshotRequired { .. }
                 | DesiredAnswer::Approved(_)
                 | DesiredAnswer::Broken
@@ -114,14 +114,14 @@ fn a_removed_or_replaced_entry_is_authorised_by_absence_within_its_epoch_only() 
     let accepted = Accepted { version: Version { revision: Revision(4), ..version(1) }, digest: accepted_set.digest() };
     let known = policies();
     let gathered = |epoch, entries: &[Arc<Entry>]| {
-        let held = Held {
+        let last = LastAccepted {
             accepted: Some(accepted),
             floor: Some(accepted),
             decommission: Decommission::No,
             desired: &accepted_set,
             policies: &known,
         };
-        match Gather::everything(Absence::Removal).page(snapshot(version(epoch), entries), &held) {
+        match Gather::everything(Absence::Removal).page(snapshot(version(epoch), entries), &last) {
             Step::Complete(change) => (change.remove.len(), change.put.len(), change.tombstones),
             other => panic!("{other:?}"),
         }
@@ -146,7 +146,7 @@ fn a_page_that_calls_absence_unexplained_lets_nothing_follow_from_it_within_the_
     let version = |revision| Version { epoch: Epoch(1), revision: Revision(revision) };
     let accepted = Accepted { version: version(4), digest: accepted_set.digest() };
     let known = policies();
-    let held = Held {
+    let last = LastAccepted {
         accepted: Some(accepted),
         floor: Some(accepted),
         decommission: Decommission::No,
@@ -158,10 +158,10 @@ fn a_page_that_calls_absence_unexplained_lets_nothing_follow_from_it_within_the_
     let removals = |first: bool, second: bool| {
         let mut gather = Gather::everything(Absence::Removal);
         let page = DesiredPage { absence_unexplained: first, next: Some(b.clone()), ..snapshot(version(5), &set) };
-        assert!(matches!(gather.page(page, &held), Step::Ask));
+        assert!(matches!(gather.page(page, &last), Step::Ask));
         let page = DesiredPage { absence_unexplained: second, entries: Vec::new(), ..snapshot(version(5), &set) };
-        let Step::Ask = gather.page(page, &held) else { panic!("what changed since the first page is asked for") };
-        match gather.nothing_new(&held) {
+        let Step::Ask = gather.page(page, &last) else { panic!("what changed since the first page is asked for") };
+        match gather.nothing_new(&last) {
             Step::Complete(change) => {
                 assert_eq!((change.remove.len(), change.put.len()), (1, 1), "the set is taken as it is");
                 change.tombstones.len()
@@ -179,7 +179,7 @@ fn an_older_set_or_one_of_another_history_is_refused() {
     let set = DesiredSet::default();
     let version = |epoch, revision| Version { epoch: Epoch(epoch), revision: Revision(revision) };
     let accepted = Accepted { version: version(2, 5), digest: set.digest() };
-    let held = Held {
+    let last = LastAccepted {
         accepted: Some(accepted),
         floor: Some(accepted),
         decommission: Decommission::No,
@@ -188,7 +188,7 @@ fn an_older_set_or_one_of_another_history_is_refused() {
     };
     let other = Arc::new(entry(&key("", "ConfigMap", "a"), 1, 1));
     let answer = |version, entries: &[Arc<Entry>]| match Gather::everything(Absence::Removal)
-        .page(snapshot(version, entries), &held)
+        .page(snapshot(version, entries), &last)
     {
         Step::Refuse(error) | Step::Again(error) => Some(error),
         Step::Ask | Step::Complete(_) | Step::NothingNew => None,
@@ -202,11 +202,12 @@ fn an_older_set_or_one_of_another_history_is_refused() {
 #[test]
 fn a_set_that_is_not_what_its_digest_says_is_asked_for_again() {
     let (set, known) = (DesiredSet::default(), policies());
-    let held = Held { accepted: None, floor: None, decommission: Decommission::No, desired: &set, policies: &known };
+    let last =
+        LastAccepted { accepted: None, floor: None, decommission: Decommission::No, desired: &set, policies: &known };
     let all = [1, 2].map(|n| Arc::new(entry(&key("", "ConfigMap", &format!("c{n}")), 1, 1)));
     let mut page = snapshot(Version::default(), &all);
     page.entries.pop();
-    assert!(matches!(Gather::everything(Absence::Removal).page(page, &held), Step::Again(SyncError::Incomplete)));
+    assert!(matches!(Gather::everything(Absence::Removal).page(page, &last), Step::Again(SyncError::Incomplete)));
 }
 
 fn snapshot(at: Version, entries: &[Arc<Entry>]) -> DesiredPage {
