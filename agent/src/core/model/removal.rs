@@ -37,6 +37,10 @@ pub(in crate::core) struct Removal {
     left: Option<Version>,
     state: RemovalState,
     failures: u32,
+    /// Whether its object was looked at for it in this run.
+    looked_at: bool,
+    /// Whether the deletion, or the orphaning, was begun in this run.
+    begun: bool,
     turn: Turn,
 }
 
@@ -90,6 +94,8 @@ impl Removal {
             left: None,
             state: RemovalState::Waiting,
             failures: 0,
+            looked_at: false,
+            begun: false,
             turn: Turn::Idle,
         }
     }
@@ -187,6 +193,11 @@ impl Removal {
         matches!(self.state, RemovalState::Held(..))
     }
 
+    /// Whether it has its turn, or nothing is in its way but that the API server is away or has no time.
+    pub(in crate::core) const fn waits_for_api_server(&self) -> bool {
+        matches!(self.state, RemovalState::Waiting | RemovalState::Held(Reason::Unavailable | Reason::Throttled, _))
+    }
+
     pub(in crate::core) const fn is_finalizing(&self) -> bool {
         matches!(self.state, RemovalState::Finalizing)
     }
@@ -254,6 +265,28 @@ impl Removal {
     /// What has gone wrong counts as so many failures, and not as more than that if there were as many before.
     pub(in crate::core) fn fail_at_least(&mut self, times: u32) {
         self.failures = self.failures.max(times);
+    }
+
+    /// Its object is looked at: whether for the first time.
+    #[must_use]
+    pub(in crate::core) fn is_looked_at_first(&mut self) -> bool {
+        !std::mem::replace(&mut self.looked_at, true)
+    }
+
+    /// Its deletion, or orphaning, begins: whether for the first time. How long it was held before that says nothing of how often
+    /// it fails.
+    #[must_use]
+    pub(in crate::core) fn is_begun_first(&mut self) -> bool {
+        let first = !std::mem::replace(&mut self.begun, true);
+        if first {
+            self.failures = 0;
+        }
+        first
+    }
+
+    /// When its next try is, if it waits for that.
+    pub(in crate::core) const fn retry_at(&self) -> Option<Monotonic> {
+        self.turn.until()
     }
 
     /// Whether it waits for its next try.

@@ -28,6 +28,14 @@ impl Turn {
         matches!(self, Self::Waiting { .. })
     }
 
+    /// When its next try is, if it waits for that.
+    pub(super) const fn until(self) -> Option<Monotonic> {
+        match self {
+            Self::Waiting { until } => Some(until),
+            Self::Idle | Self::Queued { .. } => None,
+        }
+    }
+
     /// It is in the queue now.
     pub(super) fn enqueue(&mut self, wave: i32) {
         debug_assert_eq!(*self, Self::Idle, "it is taken from where it was before");

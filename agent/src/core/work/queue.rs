@@ -263,6 +263,11 @@ impl Work {
         self.removal_waves.joins(now, wave);
     }
 
+    /// A removal of this wave is tried again at this moment.
+    pub(in crate::core) fn tries_wave_again(&mut self, wave: i32, at: Monotonic) {
+        self.removal_waves.tries_again(wave, at);
+    }
+
     /// An object of this wave is deleted, and waits for its finalizers.
     pub(in crate::core) fn finalizes(&mut self, now: Monotonic, wave: i32) {
         self.removal_waves.finalizes(now, wave);

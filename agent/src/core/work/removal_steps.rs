@@ -65,7 +65,7 @@ impl Core {
     pub(in crate::core) fn next_removal(&mut self, now: Monotonic) -> Option<Tombstone> {
         loop {
             let tombstone = self.work.first_removal(now)?;
-            if let Some(what) = self.guards.gates.holds_removal(&self.model, &tombstone) {
+            if let Some(what) = self.gate_of(&tombstone) {
                 self.removal_waits_for_wave(now, &tombstone, what);
                 continue;
             }
@@ -76,6 +76,14 @@ impl Core {
                 Next::None => return None,
             }
         }
+    }
+
+    /// For which wave a removal waits, if it does. What was deleted already waits for none.
+    fn gate_of(&mut self, tombstone: &Tombstone) -> Option<String> {
+        if self.model.removals.get(tombstone).is_some_and(Removal::is_finalizing) {
+            return None;
+        }
+        self.guards.gates.holds_removal(&self.model, tombstone)
     }
 
     /// Judges a removal and begins what follows, if that is permitted: the agent may have been frozen since the last step.
@@ -152,7 +160,9 @@ impl Core {
         });
         let version = self.model.version_of(tombstone, removal, record);
         let impersonate = record.and_then(|record| record.impersonate.clone());
-        let (wave, first) = (removal.wave(), removal.failures() == 0);
+        let (wave, finalizing) = (removal.wave(), removal.is_finalizing());
+        let judged = live.as_deref().or(object.seen());
+        let replaced = record.zip(judged).is_some_and(|(record, judged)| record.uid != judged.uid);
         let purpose = Purpose::Remove { tombstone: tombstone.clone(), wave };
         let again = entry.is_some_and(|entry| entry.source.uid == tombstone.source);
         let void = again && matches!(removal.policy(), RemovalPolicy::Absence(_));
@@ -161,20 +171,30 @@ impl Core {
             // Its deletion was accepted: a list from before shows it as it was.
             return self.read_for_removal(now, tombstone, out);
         }
+        if finalizing && replaced && matches!(verdict, Verdict::Delete(_) | Verdict::Orphan(_) | Verdict::Inspect) {
+            // What finalized is gone. The deletion of what has its place is not accepted yet, and may wait for a wave.
+            self.removal_waits(now, tombstone);
+            if let Some(removal) = self.model.removals.get_mut(tombstone) {
+                self.work.enqueue_removal(removal, tombstone);
+            }
+            return;
+        }
         let verdict = self.sync.while_broken(verdict);
         match self.fused(now, tombstone, verdict) {
             Verdict::Orphan(authorised) if !self.records_orphaning(key) => drop(authorised),
             Verdict::Delete(authorised) | Verdict::Orphan(authorised) => {
                 self.model.begun(tombstone);
                 self.execute(now, key, purpose, authorised.op(version, impersonate), out);
-                if first {
-                    self.work.joins_wave(now, wave);
-                }
+                self.joins_its_wave(now, tombstone, Removal::is_begun_first);
             }
             Verdict::Read => self.read_for_removal(now, tombstone, out),
-            Verdict::Inspect => self.execute(now, key, purpose, Op::Inspect { key: key.clone(), version }, out),
+            Verdict::Inspect => {
+                self.execute(now, key, purpose, Op::Inspect { key: key.clone(), version }, out);
+                self.joins_its_wave(now, tombstone, Removal::is_looked_at_first);
+            }
             Verdict::TransferOwnership | Verdict::Wait => {
-                if !again {
+                // That too little is known says nothing against a deletion that was accepted.
+                if !again && !finalizing {
                     self.removal_waits(now, tombstone);
                 }
                 // One that passed the fuse is taken up again when that is on disk.
@@ -190,7 +210,7 @@ impl Core {
                 let other = self.model.other_removal(tombstone).filter(|(_, removal)| !removal.is_done());
                 if let Some((other, due)) = other.map(|(other, removal)| (other, !removal.is_backing_off())) {
                     self.removal_waits(now, tombstone);
-                    if due && self.guards.gates.holds_removal(&self.model, &other).is_none() {
+                    if due && self.gate_of(&other).is_none() {
                         self.begin_removal(now, me, &other, LiveRead::Nothing, out);
                     }
                     let waits = self.model.removals.get(&other).is_some_and(|removal| !removal.is_done());
@@ -234,6 +254,16 @@ impl Core {
         let purpose = Purpose::ReadForRemoval { tombstone: tombstone.clone(), wave: removal.wave() };
         drop(object);
         self.execute(now, key, purpose, Op::Get { key: key.clone(), version }, out);
+        self.joins_its_wave(now, tombstone, Removal::is_looked_at_first);
+    }
+
+    /// What is tried for the first time is waited for as long as if it were alone in its wave.
+    fn joins_its_wave(&mut self, now: Monotonic, tombstone: &Tombstone, is_first: fn(&mut Removal) -> bool) {
+        if let Some(removal) = self.model.removals.get_mut(tombstone)
+            && is_first(removal)
+        {
+            self.work.joins_wave(now, removal.wave());
+        }
     }
 
     /// An object that may not be taken over is orphaned if it was due for that. Without its label no watch shows it: a
@@ -326,7 +356,7 @@ impl Core {
         }
         for other in self.guards.fuse.about_to_be_held(tombstone, self.model.recorded) {
             if other != *tombstone
-                && let Some(what) = self.guards.gates.holds_removal(&self.model, &other)
+                && let Some(what) = self.gate_of(&other)
             {
                 self.removal_waits_for_wave(now, &other, what);
             }
@@ -424,7 +454,8 @@ impl Core {
             Moved::Nowhere => return,
             Moved::Elsewhere => {}
             Moved::IntoFinalizing => self.work.finalizes(now, removal.wave()),
-            Moved::OutOfFinalizing => self.work.finalized(Some(now), removal.wave()),
+            // It is judged otherwise by now, and is not gone.
+            Moved::OutOfFinalizing => self.work.finalized(None, removal.wave()),
         }
         self.dirty(&tombstone.key, now);
     }

@@ -5,7 +5,8 @@
 //!  (none) ─────────▶ Removing { count } ─────────────▶ (none), or what is left begins its time anew
 //!                        ▲      │ ends: failed
 //!                 begins │      ▼
-//!                     as it was, without count: its next try has what is left of the time
+//!                     as it was, without count: its next try has what is left of the time, and
+//!                     one that comes soon is waited for
 //! ```
 //!
 //! Nothing is waited for longer than a bounded time in which nothing of it was done, nor tried for the first time. What hangs (a
@@ -61,6 +62,8 @@ struct Removing {
     since: Monotonic,
     /// When the last ended, if none is in flight.
     idle_since: Option<Monotonic>,
+    /// When the last of those is tried again that are tried again soon.
+    again_at: Option<Monotonic>,
 }
 
 #[derive(Debug)]
@@ -72,7 +75,7 @@ struct Finalizing {
 
 impl Removing {
     fn new(now: Monotonic) -> Self {
-        Self { count: 0, since: now, idle_since: None }
+        Self { count: 0, since: now, idle_since: None, again_at: None }
     }
 
     fn is_forgotten(&self, now: Monotonic) -> bool {
@@ -101,12 +104,22 @@ impl RemovalWaves {
         let Some(removing) = self.removing.get_mut(&wave) else { return };
         removing.count -= 1;
         match (end, removing.count) {
-            (StepEnd::Done, 0) => {
+            (StepEnd::Done, 0) if removing.again_at <= Some(now) => {
                 self.removing.remove(&wave);
             }
+            // Another of this wave is tried again soon.
+            (StepEnd::Done, 0) => (removing.since, removing.idle_since) = (now, Some(now)),
             (StepEnd::Done, _) => removing.since = now,
             (StepEnd::Undone, 0) => removing.idle_since = Some(now),
             (StepEnd::Undone, _) => {}
+        }
+    }
+
+    /// One that was under way is tried again at this moment, for the API server was not there or had no time: lower waves wait for
+    /// that as well. Whoever finalizes the object may be among them.
+    pub(in crate::core) fn tries_again(&mut self, wave: i32, at: Monotonic) {
+        if let Some(removing) = self.removing.get_mut(&wave) {
+            removing.again_at = removing.again_at.max(Some(at));
         }
     }
 
@@ -151,9 +164,11 @@ impl RemovalWaves {
     /// What is above a wave and on its way out, since when, and until when it is waited for.
     fn above(&self, wave: i32) -> impl Iterator<Item = (Awaited, Monotonic, Monotonic)> {
         let above = (Bound::Excluded(wave), Bound::Unbounded);
-        let removing = self.removing.range(above).filter(|(_, removing)| removing.count > 0).map(|(wave, removing)| {
-            let Removing { count, since, idle_since: _ } = *removing;
-            (Awaited::Removing { wave: *wave, count }, since, since + REMOVING_MAX)
+        let removing = self.removing.range(above).filter_map(|(wave, removing)| {
+            let Removing { count, since, idle_since: _, again_at } = *removing;
+            let given_up_at = since + REMOVING_MAX;
+            let until = if count > 0 { given_up_at } else { again_at?.min(given_up_at) };
+            Some((Awaited::Removing { wave: *wave, count: count.max(1) }, since, until))
         });
         let finalizing = self.finalizing.range(above).map(|(wave, finalizing)| {
             let Finalizing { count, since } = *finalizing;
@@ -201,6 +216,38 @@ mod tests {
         waves.joins(at(10_000), 10);
         assert!(waits(&waves, 10_119));
         assert!(!waits(&waves, 10_120));
+    }
+
+    #[test]
+    fn a_try_that_comes_soon_is_waited_for_and_no_longer_than_one_that_hangs() {
+        let mut waves = RemovalWaves::default();
+        waves.begins(at(0), 10);
+        waves.ends(at(1), 10, StepEnd::Undone);
+        assert!(!waits(&waves, 1), "it was refused");
+        waves.tries_again(10, at(3));
+        waves.tries_again(10, at(2));
+        assert!(waits(&waves, 2) && !waits(&waves, 3));
+        assert_eq!(waves.next_due(at(1), 0), Some(at(3)));
+        for nth in 1..100 {
+            waves.begins(at(nth * 3), 10);
+            waves.ends(at(nth * 3), 10, StepEnd::Undone);
+            waves.tries_again(10, at(nth * 3 + 3));
+            assert_eq!(waits(&waves, nth * 3 + 2), nth * 3 + 2 < 120, "{nth}");
+        }
+        waves.begins(at(301), 10);
+        waves.ends(at(301), 10, StepEnd::Done);
+        assert!(!waits(&waves, 301));
+    }
+
+    #[test]
+    fn a_try_that_comes_soon_is_waited_for_though_others_of_its_wave_are_done() {
+        let mut waves = RemovalWaves::default();
+        waves.begins(at(0), 10);
+        waves.begins(at(0), 10);
+        waves.ends(at(1), 10, StepEnd::Undone);
+        waves.tries_again(10, at(3));
+        waves.ends(at(2), 10, StepEnd::Done);
+        assert!(waits(&waves, 2) && !waits(&waves, 3));
     }
 
     #[test]

@@ -103,6 +103,11 @@ impl Core {
             (FollowUp::BackOff(not_before), None) => self.retry(now, &key, not_before),
             (FollowUp::BackOff(not_before), Some(tombstone)) => {
                 self.retry_removal(now, &tombstone, not_before);
+                // What is refused is waited for no longer: that is not over soon.
+                let passing = self.model.removals.get(&tombstone).filter(|removal| removal.waits_for_api_server());
+                if let Some((removal, at)) = passing.and_then(|removal| Some((removal, removal.retry_at()?))) {
+                    self.work.tries_wave_again(removal.wave(), at);
+                }
                 self.enqueue_untried(&key);
             }
             (FollowUp::Stale, None) => self.missed(now, &key),
@@ -577,14 +582,16 @@ impl Core {
             Err(NotDone::Stale) => FollowUp::Stale,
             Err(NotDone::Failed(Failure { reason, message, retry_after, fate: _ })) => {
                 let Some(removal) = self.model.removals.get(tombstone) else { return FollowUp::Concluded };
-                let throttled = reason == Reason::Throttled;
-                // A throttled operation is held once it is known that this is not over soon. What waits for finalizers has
-                // waited for those.
-                let finalizes = throttled && removal.is_finalizing();
-                let waits = throttled && !is_delayed(removal.failures() + 1, retry_after);
-                if waits && !finalizes {
+                // Where the API server has no time or is away, it is held once it is known that this is not over soon.
+                let passes = matches!(reason, Reason::Throttled | Reason::Unavailable);
+                if removal.is_finalizing() {
+                    // Its deletion was accepted. That it could not be looked at says nothing else, and lower waves go on waiting
+                    // for its finalizers.
+                    let refusal = (reason == Reason::Forbidden).then_some(&*message);
+                    self.model.forbidden_kinds.heard(key, refusal);
+                } else if passes && !is_delayed(removal.failures() + 1, retry_after) {
                     self.removal_waits(now, tombstone);
-                } else if !finalizes {
+                } else {
                     self.removal_is_held(now, tombstone, reason, message);
                 }
                 FollowUp::BackOff(retry_after)

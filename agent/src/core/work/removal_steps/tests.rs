@@ -10,7 +10,7 @@ use crate::core::decide::plan::{mark_of, record_of};
 use crate::core::interface::effect::{Effect, OpId};
 use crate::core::interface::event::Event;
 use crate::core::interface::observed::{Observed, ObservedStatus, Served};
-use crate::core::interface::op_result::{Deleted, Inspected, NotDone, OpResult};
+use crate::core::interface::op_result::{Deleted, Failure, Inspected, NotDone, OpResult};
 use crate::core::interface::write::{Enrolled, RemovalPolicy};
 use crate::core::model::removal::RemovalState;
 use crate::core::tests::world::World;
@@ -140,6 +140,22 @@ fn an_object_recreated_after_the_list_is_removed_too() {
         assert!(removing.begun.is_empty());
         assert!(removing.core.model.removals.values().all(Removal::is_done));
     }
+}
+
+/// It was made anew by hand, or restored, as soon as its finalizers had ended.
+#[test]
+fn what_has_the_place_of_what_finalized_is_deleted_for_itself_and_a_refusal_told() {
+    let mut removing = begin(RemovalPolicy::Absence(Some(SAID)), true, Hub::IsHeard, standing("u2", 1));
+    assert_eq!(removing.ends(OpResult::Delete(Ok(Deleted::Finalizing))), "Delete u2");
+    assert!(removing.core.model.removals.values().all(Removal::is_finalizing));
+    removing.step(Event::Gone { key: key("", "ConfigMap", "c"), uid: uid("u2") });
+    // Once as what finalizes, and once as what is to be deleted.
+    assert_eq!(removing.ends(found(standing("u3", 1))), "Get");
+    assert_eq!(removing.ends(found(standing("u3", 1))), "Get");
+    let refused = NotDone::Failed(Failure::new(Reason::Denied, "not on a Friday"));
+    assert_eq!(removing.ends(OpResult::Delete(Err(refused))), "Delete u3");
+    let held = RemovalState::Held(Reason::Denied, "not on a Friday".to_owned());
+    assert!(removing.core.model.removals.values().all(|removal| *removal.state() == held));
 }
 
 #[test]
@@ -331,6 +347,117 @@ fn a_removal_that_gets_no_answer_keeps_lower_waves_for_a_while_and_that_is_told(
     world.deletion_fails(deletion);
     world.quiesce();
     assert_eq!(world.removals(), 0);
+}
+
+/// Two objects, of which the second is in a higher wave and so is to go first, as a custom resource before its operator.
+fn to_remove() -> (World, [ObjectKey; 2]) {
+    let mut world = World::new(9);
+    let both = [key("", "ConfigMap", "low"), key("", "Secret", "high")];
+    world.hub.waves.insert(both[1].clone(), 10);
+    for key in &both {
+        world.hub.put(key, 1, 1);
+    }
+    world.heal();
+    world.quiesce();
+    for key in &both {
+        world.hub.remove(key);
+    }
+    (world, both)
+}
+
+/// The connection broke, say.
+#[test]
+fn a_deletion_that_is_tried_again_soon_keeps_lower_waves() {
+    let (mut world, [low, high]) = to_remove();
+    for _ in 0..3 {
+        let deletion = world.until_deletion_of(&high);
+        world.deletion_fails(deletion);
+        assert!(world.cluster.objects.contains_key(&low), "it waits for the next try");
+    }
+    while world.cluster.objects.contains_key(&high) {
+        assert!(world.cluster.objects.contains_key(&low), "it waits for the higher wave");
+        world.advance();
+    }
+    world.quiesce();
+    assert_eq!(world.removals(), 0);
+}
+
+/// The API server restarts, and refuses connections at once.
+#[test]
+fn lower_waves_wait_for_an_outage_of_half_a_minute() {
+    let (mut world, [low, high]) = to_remove();
+    let deletion = world.until_deletion_of(&high);
+    world.deletion_fails(deletion);
+    world.cluster.faults.outage = Some(Reason::Unavailable);
+    world.run_just(Duration::from_secs(30));
+    world.cluster.faults.outage = None;
+    while world.cluster.objects.contains_key(&high) {
+        assert!(world.cluster.objects.contains_key(&low), "it waits for the higher wave");
+        world.advance();
+    }
+    world.quiesce();
+    assert_eq!(world.removals(), 0);
+}
+
+/// Nothing is listed of it for a moment.
+#[test]
+fn what_finalizes_keeps_lower_waves_though_its_kind_is_not_served_for_a_while() {
+    let (mut world, [low, high]) = to_remove();
+    world.cluster.faults.unfinalized.insert(high.clone());
+    world.run_just(Duration::from_secs(10));
+    world.cluster.serve(&high.kind, false);
+    world.run_just(Duration::from_secs(20));
+    world.cluster.serve(&high.kind, true);
+    world.run_just(Duration::from_secs(40));
+    assert!(world.core.model.removals.values().any(Removal::is_finalizing));
+    assert!(world.cluster.objects.contains_key(&low), "it waits for the finalizers of the higher wave");
+    world.cluster.faults.unfinalized.clear();
+    world.quiesce();
+    assert_eq!(world.removals(), 0);
+}
+
+/// Its conversion webhook is away, say, for a moment.
+#[test]
+fn what_finalizes_keeps_lower_waves_though_it_cannot_be_looked_at() {
+    let (mut world, [low, high]) = to_remove();
+    world.cluster.faults.unfinalized.insert(high.clone());
+    world.run_just(Duration::from_secs(10));
+    assert!(world.core.model.removals.values().any(Removal::is_finalizing));
+    world.cluster.faults.unreadable.insert(high.clone());
+    world.lose_watch(&high.kind);
+    world.run_just(Duration::from_mins(1));
+    assert!(world.core.model.removals.values().any(Removal::is_finalizing));
+    assert!(world.cluster.objects.contains_key(&low), "it waits for the finalizers of the higher wave");
+    world.cluster.faults.unreadable.clear();
+    world.cluster.faults.unfinalized.clear();
+    world.quiesce();
+    assert_eq!(world.removals(), 0);
+}
+
+#[test]
+fn what_was_deleted_waits_for_no_gate() {
+    let gates = vec![Gate { placement: "retail/shop".to_owned(), deadline_seconds: 600 }];
+    let mut world = World::new(9);
+    world.hub.policy = ApplyPolicy { gates, ..ApplyPolicy::default() };
+    let [old, first, after] = ["old", "first", "after"].map(|name| key("apps", "Deployment", name));
+    world.hub.put(&old, 1, 1);
+    world.heal();
+    world.quiesce();
+    world.cluster.faults.unfinalized.insert(old.clone());
+    world.hub.remove(&old);
+    world.run_just(Duration::from_secs(10));
+    let states = |world: &World| world.core.model.removals.values().map(|it| it.state().clone()).collect::<Vec<_>>();
+    assert_eq!(states(&world), [RemovalState::Finalizing]);
+    world.cluster.faults.slow = true;
+    world.hub.waves.insert(after.clone(), 10);
+    world.hub.put(&first, 1, 1);
+    world.hub.put(&after, 1, 1);
+    world.run_just(Duration::from_mins(2));
+    assert!(world.core.guards.gates.hold_any(), "the later wave waits for the first");
+    assert_eq!(states(&world), [RemovalState::Finalizing]);
+    world.cluster.faults.unfinalized.clear();
+    world.run_just(Duration::from_mins(1));
+    assert!(states(&world).iter().all(|state| *state == RemovalState::Done), "{:?}", states(&world));
 }
 
 /// Without its label it must be read, and without the journal it is not orphaned yet.
