@@ -360,15 +360,19 @@ fn manager(writer: &Writer<'_>, operation: Operation) -> Manager {
     }
 }
 
-/// Puts the entries into the object. Where nothing but their times differs from the live object,
-/// the live object stands.
+/// Puts the entries into the object, if it differs from the live one.
 fn finish(live: Option<&Value>, mut object: Value, managers: &Managers) -> Written {
     if let (Some(entries), Some(metadata)) = (managed::encode(managers), metadata(&mut object)) {
         metadata.insert("managedFields".to_owned(), entries);
     }
-    let Some(live) = live else {
-        return Written { object, changed: true };
-    };
+    match live {
+        Some(live) => unless_same(live, object),
+        None => Written { object, changed: true },
+    }
+}
+
+/// The object to store in place of the live one, which stands where nothing differs but the times of its entries.
+pub(crate) fn unless_same(live: &Value, object: Value) -> Written {
     let untimed = |object: &Value| {
         let mut entries = object.pointer(MANAGED_FIELDS).cloned().unwrap_or(Value::Null);
         for entry in entries.as_array_mut().into_iter().flatten() {

@@ -23,6 +23,7 @@ mod openapi;
 mod patch;
 mod protobuf;
 mod schema;
+mod string_data;
 mod structural;
 
 // A request: who asks for what, where, in which form.

@@ -20,7 +20,7 @@ use crate::catalog::{Served, Source};
 use crate::extent::{DEPTH_MAX, encoded_depth};
 use crate::keys::Key;
 use crate::status::{ApiError, Cause};
-use crate::structural;
+use crate::{string_data, structural};
 
 /// The time as objects carry it: UTC, whole seconds.
 pub(crate) fn now() -> String {
@@ -73,6 +73,7 @@ pub(crate) fn read_at(value: &[u8], revision: Revision) -> Result<Value, ApiErro
     // Everything that was stored has metadata; to make it would give an object that nobody wrote.
     let metadata = metadata.ok_or_else(|| undecodable("it has no metadata".to_owned()))?;
     metadata.insert("resourceVersion".into(), revision.0.to_string().into());
+    string_data::encode_stored(&mut object);
     Ok(object)
 }
 

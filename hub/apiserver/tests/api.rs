@@ -17,6 +17,7 @@ mod api {
     mod readable;
     mod resume;
     mod scale;
+    mod secrets;
     mod shortage;
     mod spaces;
     mod unreadable;

@@ -14,7 +14,7 @@ use crate::negotiate::Format;
 use crate::schema::field_error::FieldErrors;
 use crate::schema::validate::validate_object;
 use crate::status::{ApiError, Cause};
-use crate::{body, object, structural};
+use crate::{body, object, string_data, structural};
 
 /// Bytes of a generated name before its suffix: 63 in all, so that the name is also a label.
 const GENERATED_PREFIX_MAX: usize = 58;
@@ -100,6 +100,7 @@ impl Write<'_> {
 
     /// A POSTed object as it is to be stored, and warnings.
     pub(super) fn admit_new(&self, mut object: Value) -> Result<(Value, Vec<String>), ApiError> {
+        string_data::encode(&mut object);
         let metadata = object::metadata(&mut object);
         if metadata.get("resourceVersion").and_then(Value::as_str).is_some_and(|version| !version.is_empty()) {
             return Err(ApiError::bad_request("resourceVersion should not be set on objects to be created"));
@@ -143,6 +144,7 @@ impl Write<'_> {
         let served = &self.place.served;
         let stored = object::convert(served, object::read(old)?);
         let mut object = object;
+        string_data::encode(&mut object);
         object::strip_defaults(served, &stored, &mut object);
         let warnings = self.keep(&stored, &mut object)?;
         let ignored = self.ignored();
@@ -275,16 +277,12 @@ impl Write<'_> {
         match (resource.group.as_str(), resource.plural.as_str()) {
             ("", "configmaps" | "secrets") => {
                 let frozen = stored["immutable"] == true;
-                if frozen
-                    && (changed("/data")
-                        || changed("/binaryData")
-                        || changed("/stringData")
-                        || object["immutable"] != true)
-                {
+                let differs = |field: &str| stored.get(field) != object.get(field);
+                if frozen && ["data", "binaryData", "immutable"].into_iter().any(differs) {
                     must_stay("data", "Forbidden: field is immutable when `immutable` is set".into());
                 }
-                if changed("/type") {
-                    must_stay("type", format!("Invalid value: {}: field is immutable", object["type"]));
+                if resource.plural == "secrets" && secret_type(stored) != secret_type(object) {
+                    must_stay("type", format!("Invalid value: {:?}: field is immutable", secret_type(object)));
                 }
             }
             ("apps", "deployments" | "replicasets" | "daemonsets" | "statefulsets") if changed("/spec/selector") => {
@@ -315,6 +313,11 @@ impl Write<'_> {
         }
         Err(ApiError::invalid(&resource.group, &resource.kind, object::name(stored), causes))
     }
+}
+
+/// The type of a Secret: one without is `Opaque`, as the default on read says it.
+fn secret_type(secret: &Value) -> &str {
+    Some(object::text(secret, "/type")).filter(|of| !of.is_empty()).unwrap_or("Opaque")
 }
 
 /// Sets a part of an object to what it was.

@@ -12,6 +12,7 @@ use crate::fieldmanager::{self, ApplyError, Force};
 use crate::negotiate::{self, Format, PatchKind};
 use crate::schema::TypeRef;
 use crate::status::{ApiError, Cause};
+use crate::string_data;
 use crate::{body, object, patch as patches};
 
 pub(crate) async fn patch(
@@ -205,6 +206,7 @@ impl Write<'_> {
 
     async fn apply_new(&self, applied: &Value) -> Result<Stored, ApiError> {
         let mut object = self.merged(None, applied)?.object;
+        string_data::encode(&mut object);
         let managed = object["metadata"]["managedFields"].take();
         self.stamp_new(&mut object);
         let warnings = self.finish(&mut object, None)?;
@@ -224,6 +226,7 @@ impl Write<'_> {
             return self.store_changed(item, stored).await;
         }
         let mut object = written.object;
+        string_data::encode(&mut object);
         let managed = object["metadata"].get("managedFields").cloned();
         let warnings = self.keep(&stored, &mut object)?;
         let metadata = object::metadata(&mut object);
@@ -231,6 +234,8 @@ impl Write<'_> {
             Some(managed) => metadata.insert("managedFields".into(), managed),
             None => metadata.remove("managedFields"),
         };
+        // What became of strings, and what is kept as it was, may have been all that differed.
+        let object = fieldmanager::unless_same(&stored, object).object;
         Ok(match self.store_changed(item, object).await? {
             Stored::Done(reply) => Stored::Done(reply.with_warnings(warnings)),
             Stored::Again => Stored::Again,
