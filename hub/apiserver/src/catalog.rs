@@ -152,6 +152,10 @@ impl Served {
         self.subresources.iter().any(|sub| sub.name == "status")
     }
 
+    pub(crate) fn has_verb(&self, verb: &str) -> bool {
+        self.verbs.iter().any(|one| one == verb)
+    }
+
     pub(crate) fn has_generation(&self) -> bool {
         self.is_custom() || WITH_GENERATION.contains(&self.resource.plural.as_str())
     }

@@ -158,7 +158,10 @@ impl Call {
             (&Method::PUT, Some(name)) => write::replace(self, place, name, "", self.body(served, body).await?).await,
             (&Method::PATCH, Some(name)) => write::patch(self, place, name, "", self.body(served, body).await?).await,
             (&Method::DELETE, Some(name)) => write::delete(self, place, name, self.body(served, body).await?).await,
-            (&Method::DELETE, None) if served.resource.namespaced == place.namespace.is_some() => {
+            // Namespaces alone are deleted one by one: each takes all that is in it along.
+            (&Method::DELETE, None)
+                if served.resource.namespaced == place.namespace.is_some() && served.has_verb("deletecollection") =>
+            {
                 write::delete_collection(self, place, self.body(served, body).await?).await
             }
             _ => Err(not_allowed()),

@@ -96,6 +96,14 @@ async fn a_collection_is_deleted_by_selector() {
 }
 
 #[tokio::test]
+async fn namespaces_are_not_deleted_as_a_collection() {
+    let api = Api::start().await;
+    api.post("/api/v1/namespaces", &namespace("shop")).await.ok();
+    assert_eq!(api.delete("/api/v1/namespaces").await.failure().1, "MethodNotAllowed");
+    assert!(api.get("/api/v1/namespaces/shop").await.ok()["metadata"]["deletionTimestamp"].is_null());
+}
+
+#[tokio::test]
 async fn a_deleted_space_is_gone_with_its_content() {
     let api = Api::start().await;
     api.post(MAPS, &config_map("a")).await.ok();
