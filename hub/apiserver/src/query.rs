@@ -97,6 +97,7 @@ pub(crate) struct ListOptions {
     pub(crate) limit: usize,
     pub(crate) continue_token: Option<String>,
     pub(crate) watch: bool,
+    /// `None` for the default of a watch.
     pub(crate) timeout: Option<Duration>,
     pub(crate) bookmarks: bool,
     pub(crate) send_initial_events: Option<bool>,
@@ -125,7 +126,8 @@ impl ListOptions {
             limit: query.number("limit")?.unwrap_or(0),
             continue_token: query.get("continue").map(str::to_owned),
             watch: query.flag("watch").unwrap_or(false),
-            timeout: query.number("timeoutSeconds")?.map(Duration::from_secs),
+            // Zero stands for the default, as in kube-apiserver.
+            timeout: query.number("timeoutSeconds")?.filter(|seconds| *seconds > 0).map(Duration::from_secs),
             bookmarks: query.flag("allowWatchBookmarks").unwrap_or(false),
             send_initial_events: query.flag("sendInitialEvents"),
         };
@@ -319,3 +321,6 @@ impl DeleteOptions {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
