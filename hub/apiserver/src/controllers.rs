@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::catalog::{CRD_GROUP, CRDS, CUSTOM_CLEANUP, NAMESPACES, set_condition};
 use crate::keys::Key;
+use crate::object::CONTENT_FINALIZER;
 use crate::state::{Inner, is_deleting};
 use crate::status::ApiError;
 use crate::write::{begin_deletion, holds_content};
@@ -349,7 +350,7 @@ impl Inner {
             return Ok(if stored { Progress::Waits } else { Progress::Again });
         }
         if let Some(list) = object.pointer_mut("/spec/finalizers").and_then(Value::as_array_mut) {
-            list.retain(|one| one != "kubernetes");
+            list.retain(|one| one != CONTENT_FINALIZER);
         }
         let held = holds_content(&object) || object::finalizers(&object).next().is_some();
         if held {

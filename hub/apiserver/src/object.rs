@@ -22,6 +22,9 @@ use crate::keys::Key;
 use crate::status::{ApiError, Cause};
 use crate::{string_data, structural};
 
+/// Stands in `spec.finalizers` of a namespace for what is in it. Only the controller takes it off, and who writes to `finalize`.
+pub(crate) const CONTENT_FINALIZER: &str = "kubernetes";
+
 /// The time as objects carry it: UTC, whole seconds.
 pub(crate) fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
@@ -205,7 +208,7 @@ fn defaults(served: &Served, object: &Value) -> Vec<(Vec<&'static str>, Value)> 
     match (served.resource.group.as_str(), served.resource.kind.as_str()) {
         ("", "Namespace") => vec![
             (vec!["metadata", "labels", "kubernetes.io/metadata.name"], name(object).into()),
-            (vec!["spec", "finalizers"], json!(["kubernetes"])),
+            (vec!["spec", "finalizers"], json!([CONTENT_FINALIZER])),
             (vec!["status", "phase"], "Active".into()),
         ],
         ("apps", "Deployment" | "ReplicaSet" | "StatefulSet") | ("", "ReplicationController") => {

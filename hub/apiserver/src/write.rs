@@ -18,6 +18,7 @@ use crate::call::{Call, Place, Reply};
 use crate::catalog::{CRD_GROUP, CRDS};
 use crate::identity::Deletion;
 use crate::negotiate::{self, Shape};
+use crate::object::CONTENT_FINALIZER;
 use crate::query::{DeleteOptions, WriteOptions};
 use crate::render::Renderer;
 use crate::status::ApiError;
@@ -183,6 +184,19 @@ fn at_revision(mut object: Value, revision: Revision) -> Value {
 /// Whether a namespace still has the finalizer that stands for its content.
 pub(crate) fn holds_content(namespace: &Value) -> bool {
     namespace.pointer("/spec/finalizers").and_then(Value::as_array).is_some_and(|list| !list.is_empty())
+}
+
+/// Gives a namespace the finalizer that stands for its content, in whatever place it has among others.
+fn hold_content(namespace: &mut Value) {
+    if !namespace.get("spec").is_some_and(Value::is_object) {
+        namespace["spec"] = json!({});
+    }
+    let finalizers = &mut namespace["spec"]["finalizers"];
+    match finalizers.as_array_mut() {
+        Some(list) if list.iter().any(|one| one == CONTENT_FINALIZER) => {}
+        Some(list) => list.push(CONTENT_FINALIZER.into()),
+        None => *finalizers = json!([CONTENT_FINALIZER]),
+    }
 }
 
 pub(crate) async fn create(call: &Call, place: &Place, bytes: Bytes) -> Result<Reply, ApiError> {
@@ -430,12 +444,8 @@ pub(crate) fn begin_deletion(object: &mut Value, now: &str) {
 }
 
 fn terminate_namespace(object: &mut Value) {
-    if object.pointer("/spec/finalizers").is_none() {
-        if !object.get("spec").is_some_and(Value::is_object) {
-            object["spec"] = json!({});
-        }
-        object["spec"]["finalizers"] = json!(["kubernetes"]);
-    }
+    // Earlier versions let it be patched away; then what is in the namespace stayed behind.
+    hold_content(object);
     if !object.get("status").is_some_and(Value::is_object) {
         object["status"] = json!({});
     }

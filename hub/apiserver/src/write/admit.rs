@@ -137,6 +137,9 @@ impl Write<'_> {
         {
             object.remove("status");
         }
+        if served.is_namespace() && object.pointer("/spec/finalizers").is_some() {
+            super::hold_content(object);
+        }
     }
 
     /// A PUT or patched object as it is to be stored, and warnings.
@@ -184,6 +187,9 @@ impl Write<'_> {
         }
         if let Some(field) = self.call.filled(served) {
             object::keep_at(object, field.path(), stored);
+        }
+        if served.is_namespace() && self.subresource != "finalize" {
+            object::keep_at(object, &["spec", "finalizers"], stored);
         }
         keep_metadata(stored, object);
         self.check_finalizers(stored, object)?;
@@ -334,12 +340,14 @@ fn keep_all_but(subresource: &str, stored: &Value, object: &mut Value) {
     let mut kept = stored.clone();
     match subresource {
         "status" | "approval" => copy(object, &mut kept, "status"),
-        "finalize" => {
-            if !kept.get("spec").is_some_and(Value::is_object) {
-                kept["spec"] = json!({});
+        "finalize" => match object.pointer("/spec/finalizers") {
+            // Its writer left what is filled in on a read as it was read.
+            None if stored.pointer("/spec/finalizers").is_none() => {}
+            written => {
+                let finalizers = written.cloned().unwrap_or_else(|| json!([]));
+                object::set_at(&mut kept, &["spec", "finalizers"], finalizers);
             }
-            kept["spec"]["finalizers"] = object.pointer("/spec/finalizers").cloned().unwrap_or_else(|| json!([]));
-        }
+        },
         _ => {}
     }
     *object = kept;

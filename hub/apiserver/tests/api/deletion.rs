@@ -70,6 +70,66 @@ async fn a_terminating_namespace_waits_for_finalizers_and_takes_nothing_new() {
 }
 
 #[tokio::test]
+async fn what_holds_a_namespace_for_its_content_is_taken_off_by_finalize_alone() {
+    let api = Api::start().await;
+    let (all, one) = ("/api/v1/namespaces", "/api/v1/namespaces/shop");
+    let mut made = namespace("shop");
+    made["spec"] = json!({"finalizers": ["example.com/own"]});
+    let made = api.post(all, &made).await.ok();
+    let both = json!(["example.com/own", "kubernetes"]);
+    assert_eq!(made["spec"]["finalizers"], both);
+    let mut replaced = namespace("shop");
+    replaced["spec"] = json!({"finalizers": []});
+    let mut applied = namespace("shop");
+    applied["spec"] = json!({"finalizers": ["example.com/other"]});
+    let patch = |path: &str, media: &str, body: &serde_json::Value| {
+        let (path, media, body) = (path.to_owned(), media.to_owned(), body.to_string());
+        let api = &api;
+        async move { api.send(http::Method::PATCH, &path, &media, body).await.ok() }
+    };
+    let gone = json!({"spec": {"finalizers": null}});
+    for written in [
+        patch(one, "application/merge-patch+json", &gone).await,
+        patch(one, "application/strategic-merge-patch+json", &gone).await,
+        patch(one, "application/json-patch+json", &json!([{"op": "remove", "path": "/spec"}])).await,
+        patch(&format!("{one}?fieldManager=x&force=true"), "application/apply-patch+yaml", &applied).await,
+        patch(&format!("{one}/status"), "application/merge-patch+json", &gone).await,
+        api.put(one, &replaced).await.ok(),
+    ] {
+        assert_eq!(written["spec"]["finalizers"], both);
+    }
+    // One without any of its own reads as it did, and stores nothing of it.
+    let plain = api.post(all, &namespace("plain")).await.ok();
+    let plain_one = format!("{all}/plain");
+    let patched = patch(&plain_one, "application/merge-patch+json", &json!({"spec": {"finalizers": []}})).await;
+    assert_eq!(patched, plain);
+    assert_eq!(api.put(&format!("{plain_one}/finalize"), &plain).await.ok(), plain);
+    // What was exported is applied again, which changes nothing.
+    let mut exported = namespace("plain");
+    exported["spec"] = json!({"finalizers": ["kubernetes"]});
+    let by_apply = format!("{plain_one}?fieldManager=x");
+    let applied = patch(&by_apply, "application/apply-patch+yaml", &exported).await;
+    assert_eq!(patch(&by_apply, "application/apply-patch+yaml", &exported).await, applied);
+    let finalize =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}, "spec": {"finalizers": []}});
+    assert_eq!(api.put(&format!("{one}/finalize"), &finalize).await.ok()["spec"]["finalizers"], json!([]));
+}
+
+#[tokio::test]
+async fn a_namespace_that_nothing_holds_for_its_content_takes_that_along() {
+    let api = Api::start().await;
+    api.post("/api/v1/namespaces", &namespace("shop")).await.ok();
+    api.post("/api/v1/namespaces/shop/configmaps", &config_map("a")).await.ok();
+    let finalize =
+        json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop"}, "spec": {"finalizers": []}});
+    api.put("/api/v1/namespaces/shop/finalize", &finalize).await.ok();
+    api.delete("/api/v1/namespaces/shop").await.ok();
+    api.until("/api/v1/namespaces/shop", |answer| answer.code == 404).await;
+    api.post("/api/v1/namespaces", &namespace("shop")).await.ok();
+    assert_eq!(api.get("/api/v1/namespaces/shop/configmaps").await.ok()["items"], json!([]));
+}
+
+#[tokio::test]
 async fn the_first_namespaces_stay() {
     let api = Api::start().await;
     for name in ["default", "kube-system"] {
