@@ -268,6 +268,18 @@ impl Catalog {
         self.added.get(&(group.to_owned(), version.to_owned(), plural.to_owned())).cloned()
     }
 
+    /// Whether objects are still shown as when `served` was found. Whether a definition has other labels, or is being deleted, makes
+    /// no difference to them.
+    pub(crate) fn still_serves(&self, served: &Served) -> bool {
+        let Source::Custom(before) = &served.source else { return true };
+        if !self.definitions.contains_key(&format!("{}.{}", served.resource.plural, served.resource.group)) {
+            // Its objects went before it, which their watches are still to tell.
+            return true;
+        }
+        let now = self.find(&served.resource.group, &served.version, &served.resource.plural);
+        now.is_some_and(|now| matches!(&now.source, Source::Custom(now) if now.spec == before.spec))
+    }
+
     pub(crate) fn definition(&self, name: &str) -> Option<&Arc<Definition>> {
         self.definitions.get(name)
     }

@@ -14,7 +14,8 @@
 //! never written, CBOR is not spoken; `exec`, `logs`, `proxy` and whatever else needs a kubelet is refused.
 //!
 //! One task runs per server, the controller in `controllers`; it owns one watch on the store and no channels. Every
-//! client watch is driven by the client's own reading.
+//! client watch is driven by the client's own reading; one of custom resources follows the catalog of its space by a `watch`
+//! channel, which holds the latest alone.
 
 // Types, and what is done with them; pure.
 mod extent;

@@ -1,6 +1,7 @@
 //! Watches: a line of JSON for every change.
 
 use std::collections::VecDeque;
+use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,10 +9,11 @@ use axum::body::Body;
 use bytes::Bytes;
 use futures::{StreamExt, stream};
 use tideline_store::{Event, KeyRange, Revision, Store, WatchStream};
+use tokio::sync::watch::Receiver;
 use tokio::time::{Instant, sleep_until};
 
 use crate::call::{Call, Place, Reply};
-use crate::catalog::Source;
+use crate::catalog::{Catalog, Source};
 use crate::negotiate;
 use crate::query::ListOptions;
 use crate::render::Renderer;
@@ -55,8 +57,11 @@ pub(crate) fn watch(call: &Call, place: &Place, options: ListOptions) -> Result<
     };
     let next_bookmark = Instant::now() + call.inner.config.bookmark_interval;
     let interval = call.inner.config.bookmark_interval;
+    // Only the schemas of custom resources change.
+    let catalogs = place.served.is_custom().then(|| call.space.catalogs());
     let watching = Watching {
         store,
+        catalogs,
         range,
         phase,
         view,
@@ -76,10 +81,12 @@ pub(crate) fn watch(call: &Call, place: &Place, options: ListOptions) -> Result<
 /// A watch over stored objects.
 ///
 /// ```text
-/// State ──(read to the end)──▶ Live ──(error, or the deadline)──▶ Over
+/// State ──(read to the end)──▶ Live ──(error, another schema, or the deadline)──▶ Over
 /// ```
 struct Watching {
     store: Arc<dyn Store>,
+    /// Those of the space, for a resource whose schema may change.
+    catalogs: Option<Receiver<Arc<Catalog>>>,
     range: KeyRange,
     phase: Phase,
     view: View,
@@ -96,6 +103,8 @@ struct Watching {
 
 enum Woken {
     Deadline,
+    /// Something is served otherwise than before.
+    Catalog,
     Event(Option<Result<Event, tideline_store::Error>>),
     Bookmark,
 }
@@ -119,6 +128,8 @@ impl Watching {
             }
             match std::mem::replace(&mut self.phase, Phase::Over) {
                 Phase::Over => return None,
+                // Without a bookmark the client begins with what is there again.
+                Phase::State { .. } if self.is_outdated() => return None,
                 Phase::State { range, at, marks_end } => match self.state(range, at, marks_end).await {
                     Ok(phase) => self.phase = phase,
                     Err(error) => return Some(error_line(&error)),
@@ -157,16 +168,19 @@ impl Watching {
 
     /// Waits for one event; `None` ends the watch, `Some(None)` goes on without a line.
     async fn live(&mut self, mut stream: WatchStream) -> Option<Option<Bytes>> {
-        let bookmark_due = self.view.options.bookmarks && self.seen > self.told;
+        let bookmark_due = self.is_bookmark_due();
         let woken = tokio::select! {
             biased;
             () = sleep_until(self.deadline) => Woken::Deadline,
+            () = another(&mut self.catalogs) => Woken::Catalog,
             event = stream.next() => Woken::Event(event),
             () = sleep_until(self.next_bookmark), if bookmark_due => Woken::Bookmark,
         };
         let line = match woken {
-            // A last bookmark lets the client go on from here.
-            Woken::Deadline => return bookmark_due.then(|| Some(self.view.bookmark(self.seen, false))),
+            Woken::Deadline => return self.last_line().map(Some),
+            // What was written by another schema is not shown by this one, which would take the new fields out of it.
+            Woken::Catalog | Woken::Event(Some(Ok(_))) if self.is_outdated() => return self.last_line().map(Some),
+            Woken::Catalog => None,
             Woken::Bookmark => {
                 self.told = self.seen;
                 self.next_bookmark = Instant::now() + self.interval;
@@ -185,5 +199,37 @@ impl Watching {
         };
         self.phase = Phase::Live(stream);
         Some(line)
+    }
+
+    /// A bookmark lets the client go on from where the watch ends.
+    fn last_line(&self) -> Option<Bytes> {
+        self.is_bookmark_due().then(|| self.view.bookmark(self.seen, false))
+    }
+
+    fn is_bookmark_due(&self) -> bool {
+        self.view.options.bookmarks && self.seen > self.told
+    }
+
+    /// Whether the resource is no longer served as this watch shows it.
+    fn is_outdated(&mut self) -> bool {
+        let Some(catalogs) = &mut self.catalogs else { return false };
+        match catalogs.has_changed() {
+            Ok(false) => false,
+            Ok(true) => !catalogs.borrow_and_update().still_serves(&self.view.served),
+            // The space is gone, or was opened anew.
+            Err(_closed) => true,
+        }
+    }
+}
+
+/// Waits for a catalog that was not looked at yet, and leaves that to be done.
+async fn another(catalogs: &mut Option<Receiver<Arc<Catalog>>>) {
+    match catalogs {
+        Some(catalogs) => {
+            if catalogs.changed().await.is_ok() {
+                catalogs.mark_changed();
+            }
+        }
+        None => pending().await,
     }
 }

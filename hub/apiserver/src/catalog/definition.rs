@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ring::digest;
 use serde_json::{Map, Value, json};
 
 use super::{Served, Source};
@@ -38,6 +39,8 @@ pub(crate) struct Definition {
 /// What is particular to one version of a custom resource.
 #[derive(Debug)]
 pub(crate) struct CustomVersion {
+    /// The digest of the definition's spec.
+    pub(crate) spec: [u8; 32],
     pub(crate) ty: CustomType,
     /// The schema as written, for OpenAPI.
     pub(crate) schema: Option<Value>,
@@ -90,6 +93,8 @@ impl Definition {
         let mut compilation = Compilation::default();
         check(crd, &mut compilation.errors);
         let resource = Arc::new(resource_of(crd));
+        let digest = digest::digest(&digest::SHA256, crd["spec"].to_string().as_bytes());
+        let spec = digest.as_ref().try_into().expect("SHA-256 has 32 bytes");
         let mut served = Vec::new();
         let mut warnings = Vec::new();
         for (at, version) in versions(crd).iter().take(VERSIONS_MAX).enumerate() {
@@ -98,7 +103,7 @@ impl Definition {
             let Some(ty) = CustomType::compile(schema, &FieldPath::Text(&path), &mut compilation) else { continue };
             warnings.extend_from_slice(ty.warnings());
             if flag(version, "served") {
-                served.push(Arc::new(served_version(crd, version, &resource, ty)));
+                served.push(Arc::new(served_version(crd, version, &resource, CompiledVersion { spec, ty })));
             }
         }
         if text(crd, "/spec/conversion/strategy") == "Webhook" {
@@ -181,7 +186,14 @@ fn accepted_names(crd: &Value) -> Value {
     names
 }
 
-fn served_version(crd: &Value, version: &Value, resource: &Arc<ResourceKind>, ty: CustomType) -> Served {
+/// What was made of a version's schema, and which spec that is in.
+struct CompiledVersion {
+    spec: [u8; 32],
+    ty: CustomType,
+}
+
+fn served_version(crd: &Value, version: &Value, resource: &Arc<ResourceKind>, compiled: CompiledVersion) -> Served {
+    let CompiledVersion { spec, ty } = compiled;
     let names = accepted_names(crd);
     let name = text(version, "/name").to_owned();
     let verbs = |list: &[&str]| list.iter().map(|verb| (*verb).to_owned()).collect::<Vec<_>>();
@@ -222,6 +234,7 @@ fn served_version(crd: &Value, version: &Value, resource: &Arc<ResourceKind>, ty
         subresources,
         storage_version_hash: None,
         source: Source::Custom(Arc::new(CustomVersion {
+            spec,
             ty,
             schema: version.pointer("/schema/openAPIV3Schema").cloned(),
             columns: columns(version),

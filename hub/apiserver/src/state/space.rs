@@ -1,12 +1,13 @@
 //! One space: its catalog, what the embedder configured, and its life in the store.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, PoisonError, Weak};
 
 use bytes::Bytes;
 use ring::digest;
 use serde_json::{Value, json};
 use tideline_store::{Commit, KeyRange, Op, Revision, Store};
+use tokio::sync::watch;
 
 use super::{Inner, SpaceConfig};
 use crate::catalog::{CRD_GROUP, CRDS, Catalog, Definition};
@@ -25,7 +26,8 @@ const COMPILED_SWEEP: usize = 4_096;
 /// A space as requests see it.
 pub(crate) struct Space {
     pub(crate) name: Arc<str>,
-    catalog: RwLock<Arc<Catalog>>,
+    /// Followed by the watches of custom resources, each with the client's own reading.
+    catalog: watch::Sender<Arc<Catalog>>,
     virtuals: Vec<Arc<dyn VirtualResource>>,
     pub(crate) filled_fields: Vec<Arc<dyn FilledField>>,
     pub(crate) authorizer: Option<Arc<dyn Authorizer>>,
@@ -64,7 +66,7 @@ impl Space {
         let SpaceConfig { crds, virtual_resources, filled_fields, authorizer, admission } = config;
         Arc::new(Self {
             name: name.into(),
-            catalog: RwLock::new(Arc::new(Catalog::new(Vec::new(), &virtual_resources))),
+            catalog: watch::Sender::new(Arc::new(Catalog::new(Vec::new(), &virtual_resources))),
             virtuals: virtual_resources,
             filled_fields,
             authorizer,
@@ -76,7 +78,14 @@ impl Space {
     }
 
     pub(crate) fn catalog(&self) -> Arc<Catalog> {
-        Arc::clone(&self.catalog.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.catalog.borrow())
+    }
+
+    /// The catalogs that follow, and the present one as the first: a request may have found what it is about in an earlier one.
+    pub(crate) fn catalogs(&self) -> watch::Receiver<Arc<Catalog>> {
+        let mut catalogs = self.catalog.subscribe();
+        catalogs.mark_changed();
+        catalogs
     }
 
     pub(crate) fn is_protected(&self, definition: &str) -> bool {
@@ -119,7 +128,7 @@ impl Inner {
         let _one_at_a_time = space.refreshing.lock().await;
         let definitions = self.definitions(&space.name, None).await?;
         let catalog = Arc::new(Catalog::new(definitions, &space.virtuals));
-        *space.catalog.write().unwrap_or_else(PoisonError::into_inner) = catalog;
+        space.catalog.send_replace(catalog);
         Ok(())
     }
 

@@ -99,6 +99,40 @@ async fn a_changed_schema_takes_effect() {
 }
 
 #[tokio::test]
+async fn a_watch_ends_with_the_schema_that_it_began_with() {
+    let api = Api::start().await;
+    api.post(CRDS, &widgets()).await.ok();
+    let one = format!("{CRDS}/widgets.example.com");
+    let mut events = api.watch(&format!("{WIDGETS}?watch=1")).await;
+    api.post(WIDGETS, &widget("a")).await.ok();
+    assert_eq!(events.short().await, pair("ADDED", "a"));
+    // Another definition, and labels of this one, are no other schema.
+    let mut gadgets = widgets();
+    gadgets["metadata"]["name"] = "gadgets.example.com".into();
+    gadgets["spec"]["names"] = json!({"plural": "gadgets", "kind": "Gadget"});
+    api.post(CRDS, &gadgets).await.ok();
+    api.merge(&one, &json!({"metadata": {"labels": {"x": "y"}}})).await.ok();
+    let made = api.post(WIDGETS, &widget("b")).await.ok();
+    assert_eq!(events.short().await, pair("ADDED", "b"));
+    let version = made["metadata"]["resourceVersion"].as_str().expect("a version");
+
+    let mut crd = api.get(&one).await.ok();
+    let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    crd.pointer_mut(spec).expect("properties")["shape"] = json!({"type": "string"});
+    api.put(&one, &crd).await.ok();
+    api.merge(&format!("{WIDGETS}/a"), &json!({"spec": {"shape": "round"}})).await.ok();
+    assert_eq!(events.next().await, None);
+    let mut events = api.watch(&format!("{WIDGETS}?watch=1&resourceVersion={version}")).await;
+    let event = events.next().await.expect("an event");
+    assert_eq!((&event["type"], &event["object"]["spec"]["shape"]), (&json!("MODIFIED"), &json!("round")));
+    // A definition on its way out has its objects told as gone.
+    api.delete(&one).await.ok();
+    let mut gone = [events.short().await, events.short().await];
+    gone.sort();
+    assert_eq!(gone, [pair("DELETED", "a"), pair("DELETED", "b")]);
+}
+
+#[tokio::test]
 async fn objects_are_served_in_every_version_of_their_definition() {
     let api = Api::start().await;
     let mut crd = widgets();
