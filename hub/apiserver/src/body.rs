@@ -120,7 +120,11 @@ pub(crate) fn conform(
             validate::drop_nulls(*ty, value);
             validate::drop_unknown_fields(*ty, value)
         }
-        Source::Custom(custom) => structural::prune(custom.ty.root(), value),
+        Source::Custom(custom) => {
+            let unknown = structural::prune(custom.ty.root(), value);
+            structural::prune_nulls(custom.ty.root(), value);
+            unknown
+        }
         Source::Virtual(_) | Source::Review => Vec::new(),
     };
     let unknown = unknown.into_iter().map(|path| format!("unknown field {path:?}"));

@@ -124,6 +124,7 @@ pub(crate) fn convert(served: &Served, mut object: Value) -> Value {
     object["apiVersion"] = served.api_version.clone().into();
     if let Source::Custom(custom) = &served.source {
         structural::prune(custom.ty.root(), &mut object);
+        structural::prune_nulls(custom.ty.root(), &mut object);
         // What has too many is shown with some of them: a write of it is refused.
         let _ = structural::apply_defaults(custom.ty.root(), &mut object);
     }

@@ -119,6 +119,26 @@ fn prune_at(ty: TypeRef<'_>, value: &mut Value, path: &FieldPath<'_>, out: &mut 
     }
 }
 
+/// Removes nulls from fields and maps whose schema neither allows them nor has a default for them, as kube-apiserver does. Those in a
+/// list keep their place there, and are refused.
+pub(crate) fn prune_nulls(ty: TypeRef<'_>, value: &mut Value) {
+    match (ty.shape(), value) {
+        // Imported types alone have a name, and their nulls are dropped with their types.
+        (Shape::Object { .. }, Value::Object(fields)) if ty.node().name.is_none() => fields.retain(|name, value| {
+            // Where nothing is said of a value, nothing is said of null.
+            let Some(child) = ty.child(name).filter(|child| child.id() != NodeId::ANY) else { return true };
+            let node = child.node();
+            let is_kept = !value.is_null() || node.nullable || node.default.is_some() || node.name.is_some();
+            if is_kept {
+                prune_nulls(child, value);
+            }
+            is_kept
+        }),
+        (Shape::List { .. }, Value::Array(items)) => items.iter_mut().for_each(|item| prune_nulls(ty.items(), item)),
+        (Shape::Any | Shape::Scalar(_) | Shape::List { .. } | Shape::Object { .. }, _) => {}
+    }
+}
+
 /// Brings the metadata of an object, and of those embedded in it, into the types that they have in every kind; all else is validated
 /// by the schema.
 pub(crate) fn conform_metadata(ty: TypeRef<'_>, value: &mut Value) -> Result<(), TypeMismatch> {

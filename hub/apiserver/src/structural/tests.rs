@@ -50,6 +50,40 @@ fn undeclared_fields_are_pruned() {
 }
 
 #[test]
+fn nulls_that_no_schema_allows_are_pruned_but_from_lists() {
+    let text = json!({"type": "string"});
+    let ty = compiled(&json!({
+        "type": "object",
+        "properties": {
+            "plain": text, "object": {"type": "object", "properties": {"plain": text}},
+            "nullable": {"type": "string", "nullable": true},
+            "defaulted": {"type": "string", "default": "x"},
+            "typeless": {"x-kubernetes-preserve-unknown-fields": true},
+            "free": {"type": "object", "x-kubernetes-preserve-unknown-fields": true},
+            "map": {"type": "object", "additionalProperties": text},
+            "any": {"type": "object", "additionalProperties": true},
+            "list": {"type": "array", "items": text},
+            "objects": {"type": "array", "items": {"type": "object", "properties": {"plain": text}}},
+            "inner": {"type": "object", "x-kubernetes-embedded-resource": true},
+        },
+    }));
+    let mut object = json!({"metadata": null, "spec": {
+        "plain": null, "object": {"plain": null}, "nullable": null, "defaulted": null, "typeless": null, "free": {"a": null},
+        "map": {"a": null, "b": "c"}, "any": {"a": null}, "list": [null], "objects": [{"plain": null}, null],
+        "inner": {"metadata": null, "kind": null},
+    }});
+    prune_nulls(ty.root(), &mut object);
+    assert_eq!(
+        object,
+        json!({"metadata": null, "spec": {
+            "object": {}, "nullable": null, "defaulted": null, "free": {"a": null},
+            "map": {"b": "c"}, "any": {"a": null}, "list": [null], "objects": [{}, null],
+            "inner": {"metadata": null},
+        }})
+    );
+}
+
+#[test]
 fn defaults_fill_what_is_absent_and_nest() {
     let ty = compiled(&json!({
         "type": "object",

@@ -80,6 +80,36 @@ async fn custom_objects_are_pruned_and_validated() {
 }
 
 #[tokio::test]
+async fn a_null_that_the_schema_does_not_allow_is_as_if_nothing_was_written() {
+    let api = Api::start().await;
+    let mut crd = widgets();
+    let spec = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties";
+    let properties = crd.pointer_mut(spec).expect("properties");
+    properties["note"] = json!({"type": "string"});
+    properties["open"] = json!({"type": "string", "nullable": true});
+    properties["list"] = json!({"type": "array", "items": {"type": "string"}});
+    api.post(CRDS, &crd).await.ok();
+    let mut nulls = widget("a");
+    nulls["spec"] = json!({"size": 3, "color": null, "note": null, "open": null, "list": null});
+    let kept = json!({"size": 3, "color": "red", "open": null});
+    let made = api.post(&format!("{WIDGETS}?fieldValidation=Strict"), &nulls).await.ok();
+    assert_eq!(made["spec"], kept);
+    nulls["metadata"]["resourceVersion"] = made["metadata"]["resourceVersion"].clone();
+    assert_eq!(api.put(&format!("{WIDGETS}/a"), &nulls).await.ok(), made);
+    let patch = json!([{"op": "add", "path": "/spec/note", "value": null}]).to_string();
+    let patched = api.send(http::Method::PATCH, &format!("{WIDGETS}/a"), "application/json-patch+json", patch).await;
+    assert_eq!(patched.ok(), made);
+    nulls["metadata"] = json!({"name": "b"});
+    assert_eq!(api.apply(&format!("{WIDGETS}/b?fieldManager=x"), &nulls).await.ok()["spec"], kept);
+    for (spec, field) in [(json!({"size": null}), "spec.size"), (json!({"size": 3, "list": [null]}), "spec.list[0]")] {
+        nulls["metadata"] = json!({"name": "c"});
+        nulls["spec"] = spec;
+        let refused = api.post(WIDGETS, &nulls).await;
+        assert_eq!((refused.code, &refused.body["details"]["causes"][0]["field"]), (422, &json!(field)));
+    }
+}
+
+#[tokio::test]
 async fn a_changed_schema_takes_effect() {
     let api = Api::start().await;
     let mut crd = api.post(CRDS, &widgets()).await.ok();
