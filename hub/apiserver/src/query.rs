@@ -263,9 +263,8 @@ fn dry_run_asked(values: &[&str]) -> Result<bool, ApiError> {
 
 /// What a deletion may ask for, from its body or its query.
 ///
-/// Background and Foreground are accepted and mean the same here: a space holds no controllers, so nothing but the
-/// object itself is deleted. Foreground does not hold the object back, because no garbage collector would ever
-/// release it.
+/// All propagation policies are accepted and mean the same here: a space holds no controllers, so nothing but the object itself is
+/// deleted. Neither Foreground nor Orphan hold the object back by a finalizer, because no garbage collector would ever take it off.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DeleteOptions {
     pub(crate) dry_run: bool,
@@ -283,7 +282,8 @@ impl DeleteOptions {
         let from_query: Vec<&str> = query.all("dryRun").iter().map(String::as_str).collect();
         let mut options = Self { dry_run: dry_run_asked(&from_query)?, ..Self::default() };
         options.ignore_store_read_error = matches!(query.get(IGNORE_STORE_READ_ERROR), Some("true" | "1"));
-        let mut policy = query.get("propagationPolicy");
+        let mut propagation =
+            Propagation { policy: query.get("propagationPolicy"), orphan_dependents: query.flag("orphanDependents") };
         if let Some(body) = body {
             let bad = |what: &str| ApiError::bad_request(format!("DeleteOptions: {what}"));
             let object = body.as_object().ok_or_else(|| bad("the body must be an object"))?;
@@ -302,23 +302,47 @@ impl DeleteOptions {
                 options.uid = text("uid");
                 options.resource_version = text("resourceVersion");
             }
-            policy = object.get("propagationPolicy").and_then(Value::as_str).or(policy);
+            match object.get("propagationPolicy") {
+                None | Some(Value::Null) => {}
+                Some(Value::String(named)) => propagation.policy = Some(named),
+                Some(_) => return Err(bad("propagationPolicy must be a string")),
+            }
+            match object.get("orphanDependents") {
+                None | Some(Value::Null) => {}
+                Some(Value::Bool(orphan)) => propagation.orphan_dependents = Some(*orphan),
+                Some(_) => return Err(bad("orphanDependents must be true or false")),
+            }
         }
-        match policy {
-            None | Some("" | "Orphan" | "Background" | "Foreground") => Ok(options),
-            Some(other) => Err(ApiError::invalid(
-                "meta.k8s.io",
-                "DeleteOptions",
-                "",
-                vec![Cause {
-                    reason: "FieldValueNotSupported".into(),
-                    message: format!(
-                        "Unsupported value: {other:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
-                    ),
-                    field: "propagationPolicy".into(),
-                }],
-            )),
-        }
+        propagation.check()?;
+        Ok(options)
+    }
+}
+
+/// What is to become of the objects that have the deleted one for their owner, as it is said today and as it was said before.
+struct Propagation<'a> {
+    policy: Option<&'a str>,
+    orphan_dependents: Option<bool>,
+}
+
+impl Propagation<'_> {
+    fn check(&self) -> Result<(), ApiError> {
+        let Some(policy) = self.policy else { return Ok(()) };
+        let is_known = matches!(policy, "Orphan" | "Background" | "Foreground");
+        let (reason, message) = match (is_known, self.orphan_dependents) {
+            (true, None) => return Ok(()),
+            (true, Some(_)) => (
+                "FieldValueInvalid",
+                format!("Invalid value: {policy:?}: orphanDependents and deletionPropagation cannot be both set"),
+            ),
+            (false, _) => (
+                "FieldValueNotSupported",
+                format!(
+                    "Unsupported value: {policy:?}: supported values: \"Foreground\", \"Background\", \"Orphan\", \"nil\""
+                ),
+            ),
+        };
+        let cause = Cause { reason: reason.into(), message, field: "propagationPolicy".into() };
+        Err(ApiError::invalid("meta.k8s.io", "DeleteOptions", "", vec![cause]))
     }
 }
 

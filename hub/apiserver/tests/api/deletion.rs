@@ -156,6 +156,39 @@ async fn a_collection_is_deleted_by_selector() {
 }
 
 #[tokio::test]
+async fn a_deletion_takes_every_propagation_policy_that_there_is_and_no_other() {
+    let api = Api::start().await;
+    let one = format!("{MAPS}/a");
+    let delete = async |query: &str, body: &serde_json::Value| {
+        api.send(http::Method::DELETE, &format!("{one}{query}"), "application/json", body.to_string()).await
+    };
+    api.post(MAPS, &config_map("a")).await.ok();
+    for (query, body, code, said) in [
+        ("?propagationPolicy=Never", json!({}), 422, "Unsupported value: \"Never\""),
+        ("", json!({"propagationPolicy": "Never"}), 422, "Unsupported value: \"Never\""),
+        ("", json!({"propagationPolicy": ""}), 422, "Unsupported value: \"\""),
+        ("", json!({"propagationPolicy": 1}), 400, "propagationPolicy must be a string"),
+        ("", json!({"orphanDependents": "x"}), 400, "orphanDependents must be true or false"),
+        ("", json!({"propagationPolicy": "Orphan", "orphanDependents": true}), 422, "cannot be both set"),
+        ("?orphanDependents=false", json!({"propagationPolicy": "Foreground"}), 422, "cannot be both set"),
+    ] {
+        let answer = delete(query, &body).await;
+        assert_eq!(answer.code, code, "{query} {body}");
+        assert!(answer.failure().2.contains(said), "{answer:?}");
+    }
+    for (query, body) in [
+        ("?propagationPolicy=Orphan", json!({})),
+        ("?propagationPolicy=Foreground", json!({})),
+        ("", json!({"propagationPolicy": "Background"})),
+        ("", json!({"orphanDependents": true, "propagationPolicy": null})),
+    ] {
+        let gone = delete(query, &body).await.ok();
+        assert_eq!(gone["status"], "Success", "{query} {body}: no finalizer holds it, which nobody would take off");
+        api.post(MAPS, &config_map("a")).await.ok();
+    }
+}
+
+#[tokio::test]
 async fn namespaces_are_not_deleted_as_a_collection() {
     let api = Api::start().await;
     api.post("/api/v1/namespaces", &namespace("shop")).await.ok();
