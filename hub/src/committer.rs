@@ -41,6 +41,8 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(100), Duration::from_
 /// Chunks that are written at once. Beside them another write waits for a hundredth of a second: a chunk is a megabyte at most,
 /// and far less where it is full of records.
 const CHUNKS_AT_ONCE: usize = 16;
+const _: () = assert!(ledger::CHUNK_BYTES_MAX <= tideline_store::MAX_COMMIT_BYTES);
+const _: () = assert!(ledger::CHUNK_OPS_MAX <= tideline_store::MAX_COMMIT_OPS);
 /// How often a store is looked at that nothing of the ledger is written to.
 const FAILURE_LOOK_EVERY: Duration = Duration::from_secs(5);
 /// Objects whose targets are worked out at once: some twenty milliseconds, in which nobody else gets to the engine.

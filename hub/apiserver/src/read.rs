@@ -17,7 +17,7 @@ use crate::status::ApiError;
 use crate::virtual_read::complete;
 use crate::{fields, keys, long_work, object, virtual_list};
 
-/// Objects read from the store at once while a list is written; with objects of 1 MiB that is 128 MiB at the very
+/// Objects read from the store at once while a list is written; with objects of 1.5 MiB that is 192 MiB at the very
 /// worst, and with those of 3 KiB one read is half a MiB.
 const PAGE: usize = 128;
 pub(crate) async fn get(call: &Call, place: &Place, name: &str) -> Result<Reply, ApiError> {

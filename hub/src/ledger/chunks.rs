@@ -2,7 +2,8 @@
 
 /// Operations in one chunk. The store takes 100 in a commit.
 pub const CHUNK_OPS_MAX: usize = 100;
-/// Bytes of keys and values in one chunk. The store takes 1 MiB in a commit.
+/// Bytes of keys and values in one chunk. The store takes half as much again in a commit, for the objects of spaces; a chunk is
+/// smaller, so that what is written beside it waits for less.
 pub const CHUNK_BYTES_MAX: usize = 1 << 20;
 
 /// One record to write; none deletes it. Writing it twice does no harm.

@@ -4,8 +4,10 @@ use futures::stream::BoxStream;
 
 /// Operations one [`Commit`] may hold; etcd's default bound is 128.
 pub const MAX_COMMIT_OPS: usize = 100;
-/// Bytes of keys and values one [`Commit`] may hold; etcd's default request bound is 1.5 MiB.
-pub const MAX_COMMIT_BYTES: usize = 1 << 20;
+/// Bytes of keys and values one [`Commit`] may hold: etcd's default bound of a request, 1.5 MiB. A Secret may have 1 MiB of data, which
+/// as base64 is a third more.
+pub const MAX_COMMIT_BYTES: usize = 3 << 19;
+const _: () = assert!(MAX_COMMIT_BYTES > (1 << 20) * 4 / 3 + (128 << 10));
 
 /// A store-wide, strictly increasing commit number. Zero is before the first commit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -15,8 +15,14 @@ async fn bodies_over_the_limit_are_refused() {
     map["data"]["big"] = "x".repeat(2 << 20).into();
     let refused = api.post(MAPS, &map).await;
     assert_eq!((refused.code, refused.failure().1), (413, "RequestEntityTooLarge"));
-    map["data"]["big"] = "x".repeat(900 << 10).into();
+    // A Secret of 1 MiB, as large as one may be, is a third more as it is written.
+    let secret = json!({"metadata": {"name": "a"}, "data": {"big": "AAAA".repeat((1 << 20) / 3)}});
+    api.post("/api/v1/namespaces/default/secrets", &secret).await.ok();
+    map["data"]["big"] = "x".repeat(1_500 << 10).into();
     api.post(MAPS, &map).await.ok();
+    map["metadata"]["name"] = "b".into();
+    map["data"]["big"] = "x".repeat(3 << 19).into();
+    assert_eq!(api.post(MAPS, &map).await.code, 413);
 }
 
 #[tokio::test]

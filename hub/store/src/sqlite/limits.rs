@@ -4,7 +4,7 @@ use crate::{MAX_COMMIT_BYTES, MAX_COMMIT_OPS};
 use std::time::Duration;
 
 /// Commits waiting for the writer; more wait in their callers, which hold the bytes anyway. Twice the 64
-/// concurrent committers the hub runs with, and at most 128 MiB.
+/// concurrent committers the hub runs with, and at most 192 MiB.
 pub(super) const QUEUE_COMMITS: usize = 128;
 /// Bytes after which a group of commits is closed: one transaction stays far below the WAL's size
 /// target, whatever the queue holds.
