@@ -11,9 +11,9 @@
 //! removals; but there is one operation per object at a time, and whatever else is due waits for its end.
 //!
 //! To read it, begin with [`queue`], which has the state; then [`begin`], [`in_flight`], [`result`] and [`conclude`], which are
-//! the way of an entry. [`removal_lifetime`] says where a removal comes from and where it goes, [`removal_steps`] what is between, and
-//! [`removal_waves`] which of them wait for others. [`limiter`] and [`aimd`] bound how much is in flight. [`read`] says what a read
-//! of an object means, and [`rebuild`] what replaces a journal that was lost.
+//! the way of an entry. [`removal_lifetime`] says where a removal comes from and where it goes, [`removal_steps`] what is between,
+//! and [`removal_waves`] which of them wait for others. [`limiter`] and [`aimd`] bound how much is in flight. [`read`] says what a
+//! read of an object means, and [`rebuild`] what replaces a journal that was lost.
 
 pub(super) mod aimd;
 pub(super) mod begin;

@@ -19,8 +19,8 @@ use crate::core::model::object::Object;
 /// first, here; the hub remembers more.
 pub const RAN_MAX: usize = 2_000;
 
-/// The message for a Job that is gone, and that nobody has seen end. With which Pod template it was created this agent may not know:
-/// its creation had no answer, or the hub alone remembers it.
+/// The message for a Job that is gone, and that nobody has seen end. With which Pod template it was created this agent may not
+/// know: its creation had no answer, or the hub alone remembers it.
 pub(in crate::core) fn vanished(template: Option<Digest>) -> &'static str {
     if template.is_some() {
         "this Job was created here and is gone, so it may have run; it is not created again. To run it again, recreate its \

@@ -195,7 +195,11 @@ impl Removal {
 
     /// Whether it has its turn, or nothing is in its way but that the API server is away or has no time.
     pub(in crate::core) const fn waits_for_api_server(&self) -> bool {
-        matches!(self.state, RemovalState::Waiting | RemovalState::Held(Reason::Unavailable | Reason::Throttled, _))
+        match self.state {
+            RemovalState::Waiting => true,
+            RemovalState::Held(reason, _) => is_of_api_server(reason),
+            RemovalState::WaitingForWave(_) | RemovalState::Finalizing | RemovalState::Done => false,
+        }
     }
 
     pub(in crate::core) const fn is_finalizing(&self) -> bool {
@@ -267,16 +271,16 @@ impl Removal {
         self.failures = self.failures.max(times);
     }
 
-    /// Its object is looked at: whether for the first time.
+    /// Its object is looked at. Returns whether for the first time.
     #[must_use]
-    pub(in crate::core) fn is_looked_at_first(&mut self) -> bool {
+    pub(in crate::core) fn look(&mut self) -> bool {
         !std::mem::replace(&mut self.looked_at, true)
     }
 
-    /// Its deletion, or orphaning, begins: whether for the first time. How long it was held before that says nothing of how often
-    /// it fails.
+    /// Its deletion, or orphaning, begins. Returns whether for the first time. How long it was held before that says nothing of how
+    /// often it fails.
     #[must_use]
-    pub(in crate::core) fn is_begun_first(&mut self) -> bool {
+    pub(in crate::core) fn begin(&mut self) -> bool {
         let first = !std::mem::replace(&mut self.begun, true);
         if first {
             self.failures = 0;
@@ -323,6 +327,11 @@ pub(in crate::core) enum JournalAge {
     Unknown,
     /// Not yet, and the journal is older than the cluster: a later one applied what is there.
     SetBack,
+}
+
+/// Whether this says nothing of the object: the API server is away, or has no time.
+pub(in crate::core) const fn is_of_api_server(reason: Reason) -> bool {
+    matches!(reason, Reason::Throttled | Reason::Unavailable)
 }
 
 /// Of what is to be let go of, whatever was said of it before.

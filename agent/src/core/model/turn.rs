@@ -25,7 +25,7 @@ pub(in crate::core) enum Turn {
 impl Turn {
     /// Whether it waits for its next try.
     pub(super) const fn is_waiting(self) -> bool {
-        matches!(self, Self::Waiting { .. })
+        self.until().is_some()
     }
 
     /// When its next try is, if it waits for that.

@@ -185,12 +185,12 @@ impl Core {
             Verdict::Delete(authorised) | Verdict::Orphan(authorised) => {
                 self.model.begun(tombstone);
                 self.execute(now, key, purpose, authorised.op(version, impersonate), out);
-                self.joins_its_wave(now, tombstone, Removal::is_begun_first);
+                self.joins_its_wave(now, tombstone, Removal::begin);
             }
             Verdict::Read => self.read_for_removal(now, tombstone, out),
             Verdict::Inspect => {
                 self.execute(now, key, purpose, Op::Inspect { key: key.clone(), version }, out);
-                self.joins_its_wave(now, tombstone, Removal::is_looked_at_first);
+                self.joins_its_wave(now, tombstone, Removal::look);
             }
             Verdict::TransferOwnership | Verdict::Wait => {
                 // That too little is known says nothing against a deletion that was accepted.
@@ -254,13 +254,13 @@ impl Core {
         let purpose = Purpose::ReadForRemoval { tombstone: tombstone.clone(), wave: removal.wave() };
         drop(object);
         self.execute(now, key, purpose, Op::Get { key: key.clone(), version }, out);
-        self.joins_its_wave(now, tombstone, Removal::is_looked_at_first);
+        self.joins_its_wave(now, tombstone, Removal::look);
     }
 
     /// What is tried for the first time is waited for as long as if it were alone in its wave.
-    fn joins_its_wave(&mut self, now: Monotonic, tombstone: &Tombstone, is_first: fn(&mut Removal) -> bool) {
+    fn joins_its_wave(&mut self, now: Monotonic, tombstone: &Tombstone, step: fn(&mut Removal) -> bool) {
         if let Some(removal) = self.model.removals.get_mut(tombstone)
-            && is_first(removal)
+            && step(removal)
         {
             self.work.joins_wave(now, removal.wave());
         }

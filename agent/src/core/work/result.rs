@@ -21,6 +21,7 @@ use crate::core::interface::op_result::{
     OwnershipTransferred,
 };
 use crate::core::interface::write::{LeftToOthers, LocalField};
+use crate::core::model::removal::is_of_api_server;
 use crate::core::model::seen::Seen;
 
 /// So often an object may be found to be another than was meant before that is a failure: once where somebody replaced it, and
@@ -582,14 +583,13 @@ impl Core {
             Err(NotDone::Stale) => FollowUp::Stale,
             Err(NotDone::Failed(Failure { reason, message, retry_after, fate: _ })) => {
                 let Some(removal) = self.model.removals.get(tombstone) else { return FollowUp::Concluded };
-                // Where the API server has no time or is away, it is held once it is known that this is not over soon.
-                let passes = matches!(reason, Reason::Throttled | Reason::Unavailable);
                 if removal.is_finalizing() {
                     // Its deletion was accepted. That it could not be looked at says nothing else, and lower waves go on waiting
                     // for its finalizers.
                     let refusal = (reason == Reason::Forbidden).then_some(&*message);
                     self.model.forbidden_kinds.heard(key, refusal);
-                } else if passes && !is_delayed(removal.failures() + 1, retry_after) {
+                } else if is_of_api_server(reason) && !is_delayed(removal.failures() + 1, retry_after) {
+                    // It is held once it is known that this is not over soon.
                     self.removal_waits(now, tombstone);
                 } else {
                     self.removal_is_held(now, tombstone, reason, message);

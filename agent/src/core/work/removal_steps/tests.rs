@@ -323,17 +323,7 @@ fn an_adopted_object_that_is_assigned_again_is_kept_only_by_a_policy_that_may_ta
 /// Its webhook hangs, say.
 #[test]
 fn a_removal_that_gets_no_answer_keeps_lower_waves_for_a_while_and_that_is_told() {
-    let mut world = World::new(9);
-    let (low, high) = (key("", "ConfigMap", "low"), key("", "Secret", "high"));
-    world.hub.waves.insert(high.clone(), 10);
-    for key in [&low, &high] {
-        world.hub.put(key, 1, 1);
-    }
-    world.heal();
-    world.quiesce();
-    for key in [&low, &high] {
-        world.hub.remove(key);
-    }
+    let (mut world, [low, high]) = to_remove();
     let deletion = world.until_deletion_of(&high);
     world.run_just(Duration::from_secs(20));
     assert!(world.hub.conditions().is_empty(), "most deletions are over by then");
@@ -399,39 +389,42 @@ fn lower_waves_wait_for_an_outage_of_half_a_minute() {
     assert_eq!(world.removals(), 0);
 }
 
-/// Nothing is listed of it for a moment.
-#[test]
-fn what_finalizes_keeps_lower_waves_though_its_kind_is_not_served_for_a_while() {
+/// What is above finalizes, and meanwhile somebody disturbs how it is seen, until after all that ends.
+fn finalizes_while(disturb: fn(&mut World, &ObjectKey), mend: fn(&mut World)) {
     let (mut world, [low, high]) = to_remove();
     world.cluster.faults.unfinalized.insert(high.clone());
     world.run_just(Duration::from_secs(10));
-    world.cluster.serve(&high.kind, false);
-    world.run_just(Duration::from_secs(20));
-    world.cluster.serve(&high.kind, true);
-    world.run_just(Duration::from_secs(40));
+    assert!(world.core.model.removals.values().any(Removal::is_finalizing));
+    disturb(&mut world, &high);
     assert!(world.core.model.removals.values().any(Removal::is_finalizing));
     assert!(world.cluster.objects.contains_key(&low), "it waits for the finalizers of the higher wave");
+    mend(&mut world);
     world.cluster.faults.unfinalized.clear();
     world.quiesce();
     assert_eq!(world.removals(), 0);
 }
 
+/// Nothing is listed of it for a moment.
+#[test]
+fn what_finalizes_keeps_lower_waves_though_its_kind_is_not_served_for_a_while() {
+    let not_served = |world: &mut World, high: &ObjectKey| {
+        world.cluster.serve(&high.kind, false);
+        world.run_just(Duration::from_secs(20));
+        world.cluster.serve(&high.kind, true);
+        world.run_just(Duration::from_secs(40));
+    };
+    finalizes_while(not_served, |_| {});
+}
+
 /// Its conversion webhook is away, say, for a moment.
 #[test]
 fn what_finalizes_keeps_lower_waves_though_it_cannot_be_looked_at() {
-    let (mut world, [low, high]) = to_remove();
-    world.cluster.faults.unfinalized.insert(high.clone());
-    world.run_just(Duration::from_secs(10));
-    assert!(world.core.model.removals.values().any(Removal::is_finalizing));
-    world.cluster.faults.unreadable.insert(high.clone());
-    world.lose_watch(&high.kind);
-    world.run_just(Duration::from_mins(1));
-    assert!(world.core.model.removals.values().any(Removal::is_finalizing));
-    assert!(world.cluster.objects.contains_key(&low), "it waits for the finalizers of the higher wave");
-    world.cluster.faults.unreadable.clear();
-    world.cluster.faults.unfinalized.clear();
-    world.quiesce();
-    assert_eq!(world.removals(), 0);
+    let unreadable = |world: &mut World, high: &ObjectKey| {
+        world.cluster.faults.unreadable.insert(high.clone());
+        world.lose_watch(&high.kind);
+        world.run_just(Duration::from_mins(1));
+    };
+    finalizes_while(unreadable, |world| world.cluster.faults.unreadable.clear());
 }
 
 #[test]
