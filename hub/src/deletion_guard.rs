@@ -2,7 +2,7 @@
 
 use std::ops::Bound;
 
-use tideline_apiserver::{Admission, Deletion};
+use tideline_apiserver::{Admission, Deletion, OWN_NAMESPACES};
 use tideline_common::SpaceName;
 
 use crate::agents;
@@ -59,7 +59,7 @@ fn in_use(engine: &Engine, space: &SpaceName, served: bool) -> Option<String> {
         return Some(format!("{place} is placed from it"));
     }
     let unread = served && !engine.index.is_read(space);
-    let holds = engine.index.example_in(space).map(|example| format!("it holds {example}"));
+    let holds = engine.index.example_in(space, &OWN_NAMESPACES).map(|example| format!("it holds {example}"));
     holds.or_else(|| unread.then(|| "what is in it was not read to the end yet, or cannot be".to_owned()))
 }
 

@@ -77,6 +77,7 @@ pub use identity::{
     AUTHENTICATED, Admission, Attributes, Authenticator, Authorizer, Credentials, Crowded, Deletion, Identity, MASTERS,
     OnAuthenticated, PeerCertificate, Target, Unauthenticated,
 };
+pub use object::OWN_NAMESPACES;
 pub use resource_kind::ResourceKind;
 pub use router::SpaceService;
 pub use server::{ApiServer, Error};

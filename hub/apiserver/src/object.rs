@@ -25,6 +25,9 @@ use crate::{string_data, structural};
 /// Stands in `spec.finalizers` of a namespace for what is in it. Only the controller takes it off, and who writes to `finalize`.
 pub(crate) const CONTENT_FINALIZER: &str = "kubernetes";
 
+/// The namespaces that every space has, and that cannot be deleted.
+pub const OWN_NAMESPACES: [&str; 2] = ["default", "kube-system"];
+
 /// The time as objects carry it: UTC, whole seconds.
 pub(crate) fn now() -> String {
     jiff::Timestamp::now().strftime("%Y-%m-%dT%H:%M:%SZ").to_string()

@@ -18,7 +18,7 @@ use crate::call::{Call, Place, Reply};
 use crate::catalog::{CRD_GROUP, CRDS};
 use crate::identity::Deletion;
 use crate::negotiate::{self, Shape};
-use crate::object::CONTENT_FINALIZER;
+use crate::object::{CONTENT_FINALIZER, OWN_NAMESPACES};
 use crate::query::{DeleteOptions, WriteOptions};
 use crate::render::Renderer;
 use crate::status::ApiError;
@@ -302,9 +302,6 @@ fn delete_options(call: &Call, bytes: &Bytes) -> Result<DeleteOptions, ApiError>
     DeleteOptions::parse(&call.query, document.as_ref())
 }
 
-/// Namespaces that a space is never without.
-const IMMORTAL: [&str; 2] = ["default", "kube-system"];
-
 impl Write<'_> {
     pub(crate) async fn delete(&self, name: &str, options: &DeleteOptions) -> Result<Reply, ApiError> {
         let served = &self.place.served;
@@ -370,7 +367,7 @@ impl Write<'_> {
                 return Err(ApiError::conflict(&resource.group, &resource.plural, name, &why));
             }
         }
-        if served.is_namespace() && IMMORTAL.contains(&name) {
+        if served.is_namespace() && OWN_NAMESPACES.contains(&name) {
             return Err(ApiError::forbidden("", "namespaces", name, "this namespace may not be deleted"));
         }
         if served.is_crd() && self.call.space.is_protected(name) && !self.call.is_own() {

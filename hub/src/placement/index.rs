@@ -25,9 +25,6 @@ pub const SETTLE: Duration = Duration::from_secs(10);
 /// once, makes it again well within that; its copies are then handed over, keeping their UIDs.
 pub const DELETION_GRACE: Duration = Duration::from_secs(2);
 
-/// The namespaces that every space has.
-const OWN_NAMESPACES: [&str; 2] = ["default", "kube-system"];
-
 /// Something that is listed and then watched. Completeness is judged for each by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part<'a> {
@@ -235,15 +232,16 @@ impl Index {
         space.placement_list.is_whole() && !objects.is_empty() && objects.values().all(Listing::is_whole)
     }
 
-    /// Something that a person has put into a space, if there is anything: a Placement first.
-    pub fn example_in(&self, space: &SpaceName) -> Option<String> {
+    /// Something that a person has put into a space, if there is anything: a Placement first. Of these namespaces, that it has
+    /// them says nothing.
+    pub fn example_in(&self, space: &SpaceName, own_namespaces: &[&str]) -> Option<String> {
         let space = self.spaces.get(space)?;
         if let Some(name) = space.placements.keys().next().or(space.unknown_placements.first()) {
             return Some(format!("Placement {name}"));
         }
         let objects = space.objects.iter().flatten().filter(|object| !matches!(object.state, State::NeverPlaced));
         let mut keys = objects.map(|object| &object.key);
-        keys.find(|key| !key.kind.is("", "Namespace") || !OWN_NAMESPACES.contains(&&*key.name)).map(ToString::to_string)
+        keys.find(|key| !key.kind.is("", "Namespace") || !own_namespaces.contains(&&*key.name)).map(ToString::to_string)
     }
 
     /// The part is unreadable, or is read from the beginning: what is known of it stands, until [`Index::listed`].

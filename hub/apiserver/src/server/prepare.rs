@@ -17,7 +17,7 @@ const PREPARE_ATTEMPTS: usize = 5;
 impl ApiServer {
     /// Makes what every space has, through the same door as any client.
     pub(super) async fn prepare(&self, space: &Space, crds: &[Value]) -> Result<(), Error> {
-        for namespace in ["default", "kube-system"] {
+        for namespace in object::OWN_NAMESPACES {
             let body = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
             let (status, answer) = self.own(space, Method::POST, "/api/v1/namespaces", &body).await;
             if !status.is_success() && status != StatusCode::CONFLICT {
