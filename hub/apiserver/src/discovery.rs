@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::call::{Call, Reply};
 use crate::catalog::{Catalog, Served, Source};
-use crate::negotiate::{self, AGGREGATED_DISCOVERY, DiscoveryShape, JSON};
+use crate::negotiate::{self, AGGREGATED_DISCOVERY, DiscoveryShape, JSON, OPENAPI_V2_PROTOBUF, OpenApiV2Format};
 use crate::openapi::{self, Endpoint};
 use crate::path::Path;
 use crate::schema::{Resource, TypeRef, api_version, builtin};
@@ -47,10 +47,14 @@ pub(crate) fn answer(call: &Call, path: &Path) -> Result<Reply, ApiError> {
         }
         Path::GroupVersion { group, version } => resources(&catalog, group, version),
         Path::OpenApiV2 => {
-            negotiate::shape(&call.headers)?;
+            let format = negotiate::openapi_v2_format(&call.headers)?;
             let resources: Vec<_> = catalog.served().filter_map(described).collect();
             let endpoints: Vec<Endpoint<'_>> = resources.iter().map(endpoint).collect();
-            Ok(Reply::ok(openapi::v2(&call.inner.config.git_version, &endpoints)))
+            let document = openapi::v2(&call.inner.config.git_version, &endpoints);
+            Ok(match format {
+                OpenApiV2Format::Json => Reply::ok(document),
+                OpenApiV2Format::Protobuf => Reply::document(OPENAPI_V2_PROTOBUF, openapi::protobuf::encode(&document)),
+            })
         }
         Path::OpenApiIndex => {
             // Without a prefix clients keep their own, whatever the path is that the server is behind.

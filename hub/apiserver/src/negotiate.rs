@@ -20,6 +20,16 @@ pub(crate) enum DiscoveryShape {
     Aggregated,
 }
 
+/// How the OpenAPI v2 document is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum OpenApiV2Format {
+    Json,
+    Protobuf,
+}
+
+pub(crate) const OPENAPI_V2_PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf";
+/// As Go clients ask for it, though `@` may not stand in a media type.
+const OPENAPI_V2_PROTOBUF_DEPRECATED: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const AGGREGATED_DISCOVERY: &str = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
 
@@ -97,6 +107,20 @@ pub(crate) fn discovery_shape(headers: &HeaderMap) -> Result<DiscoveryShape, Api
         Some(_) => None,
     });
     chosen.ok_or_else(|| ApiError::not_acceptable(JSON))
+}
+
+/// Chooses how the OpenAPI v2 document is written, or refuses with 406.
+pub(crate) fn openapi_v2_format(headers: &HeaderMap) -> Result<OpenApiV2Format, ApiError> {
+    let clauses = accepted(headers);
+    if clauses.is_empty() {
+        return Ok(OpenApiV2Format::Json);
+    }
+    let chosen = clauses.iter().find_map(|clause| match clause.media {
+        OPENAPI_V2_PROTOBUF | OPENAPI_V2_PROTOBUF_DEPRECATED => Some(OpenApiV2Format::Protobuf),
+        _ if clause.is_json() => Some(OpenApiV2Format::Json),
+        _ => None,
+    });
+    chosen.ok_or_else(|| ApiError::not_acceptable(&format!("{JSON}, {OPENAPI_V2_PROTOBUF}")))
 }
 
 /// How a body is written.

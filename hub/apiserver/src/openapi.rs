@@ -5,12 +5,12 @@
 //! apply`, `diff`) and what fields there are (`kubectl explain`); descriptions are there for custom
 //! resources alone.
 //!
-//! kubectl 1.35 reads v3 and falls back to v2 only where v3 fails, and then asks for protobuf
-//! (`application/com.github.proto-openapi.spec.v2@v1.0+protobuf`) and nothing else. We serve v2 as
-//! JSON: such a request is to be answered with 406, or the client fails on bytes it cannot read.
+//! Go clients read v3 and fall back to v2 for what they do not find there, such as a `kind: List`, and then ask for protobuf and
+//! nothing else; others ask for JSON.
 
 mod components;
 mod paths;
+pub(crate) mod protobuf;
 #[cfg(test)]
 mod tests;
 

@@ -168,6 +168,31 @@ async fn kubectl_creates_applies_and_shows_differences() -> Result<()> {
     Ok(())
 }
 
+/// It is checked by the OpenAPI v2 document, which kubectl reads as protobuf.
+#[tokio::test]
+async fn kubectl_applies_a_list() -> Result<()> {
+    let assets = require_kubernetes!();
+    let desk = Desk::start(&assets).await?;
+    let list = |word: &str| {
+        let items = SUBJECTS.map(|subject| (subject.manifest)(word));
+        json!({"apiVersion": "v1", "kind": "List", "items": items})
+    };
+    for (word, said) in [("first", "created"), ("first", "unchanged"), ("second", "configured")] {
+        let told = desk.does(&["apply", "-f", "-"], &list(word), said).await?;
+        for Subject { shown, .. } in SUBJECTS {
+            ensure!(told.contains(&format!("{shown} {said}")), "{shown} should be {said}: {told}");
+        }
+    }
+    let mut wrong = list("second");
+    for item in wrong["items"].as_array_mut().context("items")? {
+        item["spec"]["replicaz"] = json!(3);
+    }
+    for of in ["io.k8s.api.apps.v1.DeploymentSpec", "com.example.v1.Widget.spec"] {
+        desk.fails(&["apply", "-f", "-"], &wrong, &format!("unknown field \"replicaz\" in {of}")).await?;
+    }
+    Ok(())
+}
+
 #[tokio::test]
 async fn kubectl_applies_server_side_and_is_told_of_conflicts() -> Result<()> {
     let assets = require_kubernetes!();

@@ -25,6 +25,18 @@ fn protobuf_alone_is_refused() {
 }
 
 #[test]
+fn open_api_v2_is_protobuf_for_those_who_ask_for_it() {
+    let format = |value| openapi_v2_format(&accept(value)).map_err(|error| error.code.as_u16());
+    let kubectl = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
+    assert_eq!(format(kubectl), Ok(OpenApiV2Format::Protobuf));
+    assert_eq!(format(OPENAPI_V2_PROTOBUF), Ok(OpenApiV2Format::Protobuf));
+    assert_eq!(format("application/json"), Ok(OpenApiV2Format::Json));
+    assert_eq!(format("*/*"), Ok(OpenApiV2Format::Json));
+    assert_eq!(format("application/yaml"), Err(406));
+    assert_eq!(openapi_v2_format(&HeaderMap::new()).expect("none"), OpenApiV2Format::Json);
+}
+
+#[test]
 fn aggregated_discovery_is_given_in_v2_only() {
     let new = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
     assert_eq!(discovery_shape(&accept(new)).expect(new), DiscoveryShape::Aggregated);
