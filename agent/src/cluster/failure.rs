@@ -35,8 +35,8 @@ impl Failure {
                 "to have it deleted and created again, set apply.recreate to OnImmutable in its Placement"
             }
             Recreate::OnImmutable => {
-                "CustomResourceDefinitions, PersistentVolumeClaims, Namespaces and adopted objects are never deleted for \
-                 that"
+                "CustomResourceDefinitions, PersistentVolumeClaims, Namespaces, adopted objects and Jobs that have run are \
+                 never deleted for that: to have it created again, delete it in the cluster yourself"
             }
         };
         let Self { reason, message, retry_after, fate } = self;

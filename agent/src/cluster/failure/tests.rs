@@ -213,6 +213,7 @@ fn an_immutable_field_error_names_the_policy_to_set() {
     assert!(advised.contains("apply.recreate to OnImmutable") && advised.ends_with("field is immutable"), "{advised}");
     let refused = failure.with_advice(Recreate::OnImmutable).message;
     assert!(refused.contains("never deleted for that") && refused.ends_with("field is immutable"), "{refused}");
+    assert!(refused.contains("Jobs that have run") && refused.contains("delete it"), "{refused}");
     let other = Failure::invalid("no");
     assert_eq!(other.clone().with_advice(Recreate::Never), other);
 }
