@@ -71,7 +71,7 @@ impl Clock {
                 "{judged}. The hub and the API server are reached all the same where their authorities are pinned; what an \
                  authority of the system has certified is judged by this clock"
             ),
-            (true, false) => info!("{judged}, which is plausible again"),
+            (true, false) => info!("the clock of this machine says {}, which is plausible again", judged.clock),
             (false, false) | (true, true) => {}
         }
     }
@@ -232,18 +232,20 @@ impl ServerCertVerifier for Verifier {
     }
 }
 
-/// What a pinned root certifies is judged by the clock if the hub has confirmed that. By another clock, certificates may begin
-/// whenever they do, and must not have ended by the later of the time of the build and the hub's. A clock that may be right is
-/// tried first: until the hub is heard, which may take the API server, nobody can tell.
+/// What a pinned root certifies may begin whenever it does, by whatever clock: one that the hub has confirmed may still be hours
+/// behind a certificate that was renewed an hour ago. It must not have ended: by the clock if the hub has confirmed that, else
+/// by the later of the time of the build and the hub's. A clock that may be right is tried first: until the hub is heard,
+/// which may take the API server, nobody can tell.
 fn judge_pinned<T>(judged: &Judgement, verify: impl Fn(UnixSeconds) -> Result<T, Error>) -> Result<T, Error> {
-    let outcome = match judged.worth {
-        Worth::Confirmed => return verify(judged.clock),
+    let (as_of, outcome) = match judged.worth {
+        Worth::Confirmed => (judged.clock, from(judged.clock, &verify)),
         Worth::Unconfirmed | Worth::FarFromHub { .. } => {
-            verify(judged.clock).or_else(|error| from(judged.at_least, &verify).map_err(|_| error))
+            let outcome = verify(judged.clock).or_else(|error| from(judged.at_least, &verify).map_err(|_| error));
+            (judged.at_least, outcome)
         }
-        Worth::BeforeBuild => from(judged.at_least, &verify),
+        Worth::BeforeBuild => (judged.at_least, from(judged.at_least, &verify)),
     };
-    outcome.map_err(|error| explained(error, &format!("it is judged as of {}, for {judged}", judged.at_least), judged))
+    outcome.map_err(|error| explained(error, &format!("it is judged as of {as_of}, for {judged}")))
 }
 
 /// Verifies as of `at`, or of the first moment after it at which every certificate of the chain has begun: it is no earlier
@@ -265,14 +267,11 @@ fn from<T>(at: UnixSeconds, verify: impl Fn(UnixSeconds) -> Result<T, Error>) ->
 
 /// Names the clock where a certificate of a root of the system may be out of its time for it.
 fn judged_by_clock(error: Error, judged: &Judgement) -> Error {
-    explained(error, &format!("authorities of the system are judged by the clock, and {judged}"), judged)
+    explained(error, &format!("authorities of the system are judged by the clock, and {judged}"))
 }
 
 /// Says of a certificate that is out of its time what its time is, and by which clock that was judged.
-fn explained(error: Error, why: &str, judged: &Judgement) -> Error {
-    if judged.worth == Worth::Confirmed {
-        return error;
-    }
+fn explained(error: Error, why: &str) -> Error {
     let time = |at: &UnixTime| UnixSeconds(at.as_secs());
     let what = match &error {
         Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. }) => {

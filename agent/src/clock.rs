@@ -115,13 +115,13 @@ impl Judgement {
     }
 }
 
-/// What is wrong with the clock, and what to do; or nothing, of a clock that the hub has confirmed.
+/// What the clock says, what may be wrong with it, and what to do.
 impl fmt::Display for Judgement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { clock, worth, at_least: _ } = self;
         write!(f, "the clock of this machine says {clock}")?;
         match worth {
-            Worth::Confirmed => Ok(()),
+            Worth::Confirmed => f.write_str(", within a day of what the hub says: if that is wrong, set it"),
             Worth::Unconfirmed => f.write_str(", which no answer of the hub confirms: if that is wrong, set it"),
             Worth::BeforeBuild => write!(f, ", which is before this version was built ({BUILT}): set it, as by NTP"),
             Worth::FarFromHub { hub } => write!(f, ", and the hub says {hub}: set the one that is wrong, as by NTP"),

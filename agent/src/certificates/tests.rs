@@ -8,7 +8,10 @@ const IN_1970: u64 = 3;
 const IN_2050: u64 = 2_524_608_000;
 /// A clock that may be right.
 const NOW: u64 = BUILT.0 + 40 * DAY;
-const DAY: u64 = 24 * 60 * 60;
+/// When [`NOT_YET`] begins.
+const NEW_YEAR_2040: u64 = 2_208_988_800;
+const DAY: u64 = 24 * HOUR;
+const HOUR: u64 = 60 * 60;
 
 /// From when to when, by year.
 type Validity = (i32, i32);
@@ -88,8 +91,12 @@ fn a_certificate_of_a_pinned_root_is_accepted_by_a_clock_in_1970_and_in_2050() {
         (IN_1970, Some(NOW), VALID, Ok(())),
         (IN_2050, Some(NOW), VALID, Ok(())),
         (IN_1970, Some(NOW), NOT_YET, Ok(())),
-        (NOW, Some(NOW), NOT_YET, Err("certificate not valid yet")),
-        (NOW, Some(NOW), EXPIRED, Err("certificate expired: verification time")),
+        (NOW, Some(NOW), NOT_YET, Ok(())),
+        (NOW, Some(NOW), EXPIRED, Err("certificate expired at 2020-01-01T00:00:00Z; it is judged as of 20")),
+        // The hub confirms a clock that is eight hours behind, and the certificate was renewed an hour ago.
+        (NEW_YEAR_2040 - 7 * HOUR, Some(NEW_YEAR_2040 + HOUR), NOT_YET, Ok(())),
+        // One that is eight hours ahead: the certificate has ended by the clock alone.
+        (NEW_YEAR_2040 + 7 * HOUR, Some(NEW_YEAR_2040 - HOUR), (2020, 2040), Err("within a day of what the hub says")),
         // It ended after the build, and before what the hub says.
         (IN_1970, None, (2020, 2030), Ok(())),
         (IN_1970, Some(IN_2050 - 10 * 365 * DAY), (2020, 2030), Err("it is judged as of 2040-01-04")),
@@ -135,6 +142,7 @@ fn a_root_of_the_system_is_judged_by_the_clock_which_is_named_as_the_cause() {
         (IN_1970, None, "the clock of this machine says 1970-01-01T00:00:03Z, which is before this version was built"),
         (IN_2050, None, "the clock of this machine says 2050-01-01T00:00:00Z, which no answer of the hub confirms"),
         (IN_2050, Some(NOW), "the clock of this machine says 2050-01-01T00:00:00Z, and the hub says 20"),
+        (IN_2050, Some(IN_2050 + 8 * HOUR), "the clock of this machine says 2050-01-01T00:00:00Z, within a day of"),
     ] {
         let refused = verify(clock, hub).unwrap_err();
         assert!(

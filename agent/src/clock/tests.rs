@@ -58,6 +58,10 @@ fn a_judgement_says_what_is_wrong_and_what_to_do() {
          wrong, as by NTP"
     );
     assert!(says(u64::MAX, None).contains("if that is wrong, set it"));
+    assert_eq!(
+        says(1_800_000_000, Some(1_800_028_800)),
+        "the clock of this machine says 2027-01-15T08:00:00Z, within a day of what the hub says: if that is wrong, set it"
+    );
 }
 
 #[test]
