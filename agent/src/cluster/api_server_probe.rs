@@ -49,7 +49,8 @@ pub fn probe_api_server(client: Client) -> impl Stream<Item = ApiServerProbe> + 
 #[derive(Debug, Default)]
 struct Misses {
     count: u32,
-    /// Since when every answer was that the credentials are not accepted.
+    /// Since when every answer was that the credentials are not accepted; a question without an answer ends it as little as
+    /// it begins it.
     unauthorized: Option<Instant>,
 }
 
@@ -77,10 +78,8 @@ impl Misses {
             };
             self.count = self.count.saturating_add(1);
             let why = match missed {
-                Missed::Silent(why) => {
-                    self.unauthorized = None;
-                    why
-                }
+                // No sign that the credentials are accepted: a refusal may have been lost.
+                Missed::Silent(why) => why,
                 Missed::Unauthorized(why) => {
                     let since = *self.unauthorized.get_or_insert_with(Instant::now);
                     if since.elapsed() >= UNAUTHORIZED_MAX {
