@@ -9,6 +9,8 @@ use tideline_common::HubUrl;
 
 /// In order of precedence.
 const VARIABLES: [[&str; 2]; 2] = [["HTTPS_PROXY", "https_proxy"], ["ALL_PROXY", "all_proxy"]];
+/// Of requests that are not by HTTPS: none of the agent's.
+const OF_HTTP: [&str; 2] = ["HTTP_PROXY", "http_proxy"];
 /// Where none is used.
 const EXCEPT: [&str; 2] = ["NO_PROXY", "no_proxy"];
 
@@ -30,6 +32,8 @@ pub(crate) enum Ignored {
     NoProxy(&'static str),
     /// Another has precedence.
     Other { name: &'static str, first: &'static str },
+    /// It is of requests by HTTP, and there is no proxy for those by HTTPS.
+    OfHttp(&'static str),
 }
 
 impl fmt::Display for Ignored {
@@ -37,6 +41,12 @@ impl fmt::Display for Ignored {
         match self {
             Self::NoProxy(name) => write!(f, "{name} names no proxy and is ignored: write it as http://HOST:PORT"),
             Self::Other { name, first } => write!(f, "{name} is ignored: {first} is set, and says something else"),
+            Self::OfHttp(name) => {
+                write!(
+                    f,
+                    "{name} is ignored: the hub is asked by HTTPS. If it is reached by that proxy, set HTTPS_PROXY"
+                )
+            }
         }
     }
 }
@@ -56,6 +66,10 @@ impl Proxies {
                 Some((name, None)) => proxies.ignored.push(Ignored::NoProxy(name)),
                 Some((_, Some(_))) | None => {}
             }
+        }
+        let is_set = |name: &&str| value(name).is_some_and(|value| !value.is_empty());
+        if !VARIABLES.as_flattened().iter().any(&is_set) {
+            proxies.ignored.extend(OF_HTTP.into_iter().find(is_set).map(Ignored::OfHttp));
         }
         proxies.except = EXCEPT.into_iter().find_map(|name| Some((name, value(name)?)));
         for [first, name] in VARIABLES.into_iter().chain([EXCEPT]) {
@@ -128,6 +142,21 @@ mod tests {
                 (used("ALL_PROXY", "other:1"), vec![Ignored::NoProxy("HTTPS_PROXY")]),
                 "{wrong}"
             );
+        }
+    }
+
+    #[test]
+    fn a_proxy_of_http_alone_is_said_to_be_ignored() {
+        let one = ("http_proxy", "http://one:1");
+        assert_eq!(of(&[one]).ignored, [Ignored::OfHttp("http_proxy")]);
+        assert_eq!(of(&[("HTTP_PROXY", "http://two:2"), ("HTTPS_PROXY", ""), one]).ignored.len(), 1);
+        assert_eq!(
+            Ignored::OfHttp("HTTP_PROXY").to_string(),
+            "HTTP_PROXY is ignored: the hub is asked by HTTPS. If it is reached by that proxy, set HTTPS_PROXY"
+        );
+        assert!(of(&[("HTTP_PROXY", "")]).ignored.is_empty());
+        for other in ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"] {
+            assert!(of(&[one, (other, "http://two:2")]).ignored.is_empty(), "{other} is used");
         }
     }
 
