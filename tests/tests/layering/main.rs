@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use source::Source;
 
-/// Which of our own packages a package may depend on (dev-dependencies are free).
+/// Which of our own packages a package may depend on (dev-dependencies are free). The tests see all.
 const MAY_DEPEND_ON: &[(&str, &[&str])] = &[
     ("common", &[]),
     ("common/runtime", &["tideline-common"]),
@@ -126,6 +126,35 @@ fn packages_depend_only_downwards() {
         }
     }
     report("dependencies against the direction in ARCHITECTURE.md", &faults);
+}
+
+/// A rule of what does not exist would hold in silence, and so would one that a new package is not under.
+#[test]
+fn what_the_tables_name_exists_and_every_package_is_named() {
+    let sources = sources();
+    let within = VENDORS.iter().flat_map(|vendor| vendor.within);
+    let paths = [PURE, ONE_WAY, WITHOUT_THE_CORE, MAY_SLEEP].into_iter().flatten().chain(within);
+    let missing = paths.filter(|path| !sources.iter().any(|source| is_within(source, &[path])));
+    let mut faults: Vec<_> = missing.map(|path| format!("{path} holds no source")).collect();
+
+    let members = members();
+    let names: Vec<String> = members.iter().map(|member| name(member)).collect();
+    let tables = [MAY_DEPEND_ON, MUST_NOT_DEPEND_ON];
+    let named = tables.into_iter().flatten().map(|(package, _)| *package);
+    faults.extend(
+        named.filter(|package| !members.iter().any(|it| it == package)).map(|it| format!("{it} is no package")),
+    );
+    let allowed = MAY_DEPEND_ON.iter().flat_map(|(_, allowed)| *allowed);
+    faults.extend(allowed.filter(|name| !names.iter().any(|it| it == *name)).map(|it| format!("{it} is no package")));
+    for member in members.iter().filter(|member| *member != "tests") {
+        if !MAY_DEPEND_ON.iter().any(|(package, _)| package == member) {
+            faults.push(format!("MAY_DEPEND_ON lacks {member}"));
+        }
+        if !ONE_WAY.contains(&format!("{member}/src").as_str()) {
+            faults.push(format!("ONE_WAY lacks {member}/src"));
+        }
+    }
+    report("tables of this test that miss the tree", &faults);
 }
 
 #[test]
@@ -253,9 +282,29 @@ fn is_within(source: &Source, paths: &[&str]) -> bool {
     paths.iter().any(|path| source.name.strip_prefix(path).is_some_and(|rest| rest == ".rs" || rest.starts_with('/')))
 }
 
-/// Reads the package's dependencies, less those for tests and builds. A package that does not exist has none.
+/// The packages of the workspace, by their folders.
+fn members() -> Vec<String> {
+    let manifest = manifest("");
+    let list = manifest.split_once("members = [").and_then(|(_, rest)| rest.split_once(']'));
+    let (list, _) = list.expect("the workspace lists its members");
+    list.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// By what name others depend on a package.
+fn name(package: &str) -> String {
+    let manifest = manifest(package);
+    let name = manifest.lines().find_map(|line| line.strip_prefix("name = "));
+    name.expect("a package has a name").trim_matches('"').to_owned()
+}
+
+fn manifest(package: &str) -> String {
+    let path = root().join(package).join("Cargo.toml");
+    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{} cannot be read: {error}", path.display()))
+}
+
+/// Reads the package's dependencies, less those for tests and builds.
 fn dependencies(package: &str) -> Vec<String> {
-    let manifest = fs::read_to_string(root().join(package).join("Cargo.toml")).unwrap_or_default();
+    let manifest = manifest(package);
     let mut in_dependencies = false;
     let mut found = Vec::new();
     for line in manifest.lines().map(str::trim) {
