@@ -104,7 +104,6 @@ impl AssociatedWatchers {
         self.silent.notify_waiters();
     }
 
-    /// How many kinds are followed.
     pub fn len(&self) -> usize {
         self.running.len()
     }
@@ -139,13 +138,13 @@ impl Task {
         loop {
             let failure = match self.pass(&mut pauses, &mut permission).await {
                 Ok(Ended::Lost(failure)) => failure,
-                Ok(Ended::Denied(Failure { message, .. })) => {
+                Ok(Ended::Forbidden(Failure { message, .. })) => {
                     debug!("watch forbidden: {message}");
-                    pauses.denied();
+                    pauses.forbidden();
                     if self.tell(AssociatedNews::Unwatched { message }).await.is_err() {
                         return;
                     }
-                    tokio::time::sleep(permission.denied()).await;
+                    tokio::time::sleep(permission.forbidden()).await;
                     continue;
                 }
                 Err(Closed) => return,
@@ -163,7 +162,7 @@ impl Task {
     }
 
     /// Lists, then watches, until something fails; where only some namespaces may be read, in each of them at once. Where the
-    /// watch was denied before, the kind counts as listed only once the watch is known to be granted or not.
+    /// watch was forbidden before, the kind counts as listed only once the watch is known to be granted or not.
     async fn pass(&self, pauses: &mut Pauses, permission: &mut WatchPermission) -> Result<Ended, Closed> {
         let streams: Vec<_> = match &self.follow.namespace {
             Some(namespace) => self.stream(Some(namespace)).into_iter().collect(),
@@ -189,7 +188,7 @@ impl Task {
                 }
                 Ok(News::AllListed) => {
                     self.tell(AssociatedNews::Seen(std::mem::take(&mut page))).await?;
-                    if !permission.is_denied() {
+                    if !permission.is_forbidden() {
                         pauses.listed();
                         self.tell(AssociatedNews::Listed).await?;
                     }

@@ -17,7 +17,6 @@ impl Definition {
         Ok(Self { spec: serde_json::from_str(spec)? })
     }
 
-    /// The kind that it defines.
     pub(super) fn kind(&self) -> &str {
         &self.spec.names.kind
     }

@@ -34,7 +34,6 @@ pub(super) fn is_autoscalers(entry: &ManagedFields) -> bool {
     entry.manager.as_deref() == Some("kube-controller-manager") && entry.subresource.as_deref() == Some("scale")
 }
 
-/// Whether `manager` applies any fields.
 pub(super) fn applies(entries: &[ManagedFields], manager: &str) -> bool {
     entry_applied_by(entries, manager).is_some()
 }

@@ -181,7 +181,7 @@ struct Task {
     version: Arc<str>,
     /// What the core heard last.
     told: Option<Served>,
-    /// At first taken to be denied, as nothing is known of it.
+    /// At first taken to be forbidden, as nothing is known of it.
     permission: WatchPermission,
 }
 
@@ -227,15 +227,15 @@ impl Task {
             match self.pass(&resource, &mut pauses).await {
                 Over::Relist => pauses.begin_anew(),
                 Over::Closed => return,
-                Over::Ended(Ended::Denied(failure)) => {
+                Over::Ended(Ended::Forbidden(failure)) => {
                     debug!("watch forbidden: {}", failure.message);
-                    pauses.denied();
-                    let denied = Event::Unwatched { kind: self.kind.clone(), message: failure.message };
-                    if self.events.send(denied).await.is_err() {
+                    pauses.forbidden();
+                    let forbidden = Event::Unwatched { kind: self.kind.clone(), message: failure.message };
+                    if self.events.send(forbidden).await.is_err() {
                         return;
                     }
                     // Either way it is listed next.
-                    let _ = tokio::time::timeout(self.permission.denied(), relist.notified()).await;
+                    let _ = tokio::time::timeout(self.permission.forbidden(), relist.notified()).await;
                 }
                 Over::Ended(Ended::Lost(failure)) => {
                     debug!(reason = %failure.reason, "the watch is lost: {}", failure.message);

@@ -28,10 +28,10 @@ const RETRY: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 /// silently is noticed that much later.
 const WATCH_SECONDS: u32 = 290;
 /// Between two lists of what may not be watched, after [`POLL_LEAST`]: drawn up to the first, doubled up to around the
-/// second. A kind that is denied for good costs two requests in a minute.
+/// second. A kind that is forbidden for good costs two requests in a minute.
 const POLL: (Duration, Duration) = (Duration::from_secs(15), Duration::from_mins(2));
 const POLL_LEAST: Duration = Duration::from_secs(5);
-/// A watch that was denied before and is not within this time works: a refusal takes milliseconds.
+/// A watch that was forbidden before and is not within this time works: a refusal takes milliseconds.
 const TRIAL: Duration = Duration::from_secs(10);
 
 /// A watch that was not lost for so long after its list is well: longer than the longest pause.
@@ -94,7 +94,7 @@ impl Pauses {
     }
 
     /// All was listed, and may not be watched: [`WatchPermission`] says when it is listed next.
-    pub(super) fn denied(&mut self) {
+    pub(super) fn forbidden(&mut self) {
         self.begin_anew();
         self.backoff.reset();
     }
@@ -112,24 +112,24 @@ impl Pauses {
 /// Whether the watch of a kind is let through, and when to list it again while it is not.
 #[derive(Debug)]
 pub(super) struct WatchPermission {
-    denied: bool,
+    forbidden: bool,
     poll: Backoff,
 }
 
 impl WatchPermission {
-    /// `denied`: what is taken to have been so before.
-    pub(super) fn new(denied: bool) -> Self {
-        Self { denied, poll: Backoff::new(POLL.0, POLL.1) }
+    /// `forbidden`: what is taken to have been so before.
+    pub(super) fn new(forbidden: bool) -> Self {
+        Self { forbidden, poll: Backoff::new(POLL.0, POLL.1) }
     }
 
-    /// The watch was denied when it was tried last.
-    pub(super) const fn is_denied(&self) -> bool {
-        self.denied
+    /// The watch was forbidden when it was tried last.
+    pub(super) const fn is_forbidden(&self) -> bool {
+        self.forbidden
     }
 
-    /// It was denied: the pause until the next list.
-    pub(super) fn denied(&mut self) -> Duration {
-        if !std::mem::replace(&mut self.denied, true) {
+    /// It was forbidden: the pause until the next list.
+    pub(super) fn forbidden(&mut self) -> Duration {
+        if !std::mem::replace(&mut self.forbidden, true) {
             self.poll.reset();
         }
         self.poll.next_delay(Some(POLL_LEAST))
@@ -137,7 +137,7 @@ impl WatchPermission {
 
     /// It was let through.
     pub(super) const fn granted(&mut self) {
-        self.denied = false;
+        self.forbidden = false;
     }
 }
 
@@ -148,7 +148,7 @@ pub(super) enum News<T> {
     Listed(T),
     /// All that is there was listed.
     AllListed,
-    /// It was denied before, and is not any more.
+    /// It was forbidden before, and is not any more.
     Granted,
     /// Came or changed. With several namespaces also while another is still listed.
     Changed(T),
@@ -160,7 +160,7 @@ pub(super) enum News<T> {
 pub(super) enum Ended {
     Lost(Failure),
     /// All is listed, and may not be watched.
-    Denied(Failure),
+    Forbidden(Failure),
 }
 
 pub(super) struct Watch<T> {
@@ -169,7 +169,7 @@ pub(super) struct Watch<T> {
     unlisted: usize,
     /// Why some namespace may not be watched, while others are still being listed.
     refused: Option<Failure>,
-    denied_before: bool,
+    forbidden_before: bool,
     granted_at: Option<Instant>,
 }
 
@@ -177,7 +177,7 @@ impl<T: Send + 'static> Watch<T> {
     pub(super) fn new(streams: impl IntoIterator<Item = Decoded<T>>, permission: &WatchPermission) -> Self {
         let streams: SelectAll<_> = streams.into_iter().collect();
         let unlisted = streams.len();
-        Self { streams, unlisted, refused: None, denied_before: permission.is_denied(), granted_at: None }
+        Self { streams, unlisted, refused: None, forbidden_before: permission.is_forbidden(), granted_at: None }
     }
 
     /// Cancel-safe.
@@ -186,7 +186,7 @@ impl<T: Send + 'static> Watch<T> {
             if self.unlisted == 0
                 && let Some(failure) = self.refused.take()
             {
-                return Err(Ended::Denied(failure));
+                return Err(Ended::Forbidden(failure));
             }
             let granted_at = self.granted_at;
             let granted = async move {
@@ -219,7 +219,7 @@ impl<T: Send + 'static> Watch<T> {
                 Some(Ok(Event::InitDone)) => {
                     self.unlisted = self.unlisted.saturating_sub(1);
                     if self.unlisted == 0 {
-                        self.granted_at = self.denied_before.then(|| Instant::now() + TRIAL);
+                        self.granted_at = self.forbidden_before.then(|| Instant::now() + TRIAL);
                         return Ok(News::AllListed);
                     }
                 }

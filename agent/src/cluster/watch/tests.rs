@@ -31,19 +31,19 @@ fn refused() -> Status {
     status
 }
 
-fn watch_denied() -> Given {
+fn watch_forbidden() -> Given {
     Err(watcher::Error::WatchError(Box::new(refused())))
 }
 
-fn list_denied() -> Given {
+fn list_forbidden() -> Given {
     Err(watcher::Error::InitialListFailed(kube::Error::Api(Box::new(refused()))))
 }
 
-fn denied_before() -> WatchPermission {
+fn forbidden_before() -> WatchPermission {
     WatchPermission::new(true)
 }
 
-fn never_denied() -> WatchPermission {
+fn never_forbidden() -> WatchPermission {
     WatchPermission::new(false)
 }
 
@@ -67,7 +67,7 @@ async fn told_within(pause: Duration, watch: &mut Watch<u32>) -> (Vec<News<u32>>
 #[tokio::test(start_paused = true)]
 async fn a_kind_is_listed_when_its_last_namespace_is_listed() {
     let ((mut one, in_one), (mut other, in_other)) = (namespace(), namespace());
-    let mut watch = Watch::new([in_one, in_other], &never_denied());
+    let mut watch = Watch::new([in_one, in_other], &never_forbidden());
     give(&mut one, list([1, 2]));
     give(&mut one, [Ok(Event::Apply(Some(3))), Ok(Event::Apply(None)), Ok(Event::Delete(Some(1)))]);
     let (before, ended) = told(&mut watch).await;
@@ -81,11 +81,11 @@ async fn a_kind_is_listed_when_its_last_namespace_is_listed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_is_denied_in_one_namespace_ends_when_the_others_are_listed() {
+async fn a_watch_that_is_forbidden_in_one_namespace_ends_when_the_others_are_listed() {
     let ((mut one, in_one), (mut other, in_other)) = (namespace(), namespace());
-    let mut watch = Watch::new([in_one, in_other], &never_denied());
+    let mut watch = Watch::new([in_one, in_other], &never_forbidden());
     give(&mut one, list([1]));
-    give(&mut one, [watch_denied()]);
+    give(&mut one, [watch_forbidden()]);
     let (before, ended) = told(&mut watch).await;
     assert_eq!(before, [News::Listed(1)]);
     assert!(ended.is_none(), "{ended:?}");
@@ -93,54 +93,54 @@ async fn a_watch_that_is_denied_in_one_namespace_ends_when_the_others_are_listed
     give(&mut other, list([2]));
     let (after, ended) = told(&mut watch).await;
     assert_eq!(after, [News::Listed(2), News::AllListed]);
-    assert!(matches!(ended, Some(Ended::Denied(_))), "{ended:?}");
+    assert!(matches!(ended, Some(Ended::Forbidden(_))), "{ended:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_list_that_is_denied_is_lost() {
+async fn a_list_that_is_forbidden_is_lost() {
     let (mut only, in_only) = namespace();
-    let mut watch = Watch::new([in_only], &never_denied());
-    give(&mut only, [Ok(Event::Init), list_denied()]);
+    let mut watch = Watch::new([in_only], &never_forbidden());
+    give(&mut only, [Ok(Event::Init), list_forbidden()]);
     let (told, ended) = told(&mut watch).await;
     assert!(told.is_empty());
     assert!(matches!(ended, Some(Ended::Lost(Failure { reason: Reason::Forbidden, .. }))), "{ended:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_was_denied_is_granted_when_it_is_not_denied_for_a_while() {
+async fn a_watch_that_was_forbidden_is_granted_when_it_is_not_forbidden_for_a_while() {
     let (mut only, in_only) = namespace();
-    let mut watch = Watch::new([in_only], &denied_before());
+    let mut watch = Watch::new([in_only], &forbidden_before());
     give(&mut only, list([1]));
     assert_eq!(told(&mut watch).await.0, [News::Listed(1), News::AllListed]);
     assert_eq!(told_within(TRIAL * 2, &mut watch).await.0, [News::Granted], "once");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_that_was_not_denied_before_needs_no_trial() {
+async fn a_watch_that_was_not_forbidden_before_needs_no_trial() {
     let (mut only, in_only) = namespace();
-    let mut watch = Watch::new([in_only], &never_denied());
+    let mut watch = Watch::new([in_only], &never_forbidden());
     give(&mut only, list([]));
     assert_eq!(told_within(TRIAL * 2, &mut watch).await.0, [News::AllListed]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_denied_kind_is_listed_ever_less_often_until_it_is_let_through() {
-    let mut permission = never_denied();
-    let pauses: Vec<_> = (0..50).map(|_| permission.denied()).collect();
-    assert!(permission.is_denied());
+async fn a_forbidden_kind_is_listed_ever_less_often_until_it_is_granted() {
+    let mut permission = never_forbidden();
+    let pauses: Vec<_> = (0..50).map(|_| permission.forbidden()).collect();
+    assert!(permission.is_forbidden());
     assert!(pauses.iter().all(|pause| *pause >= POLL_LEAST));
     assert!(pauses[0] <= POLL_LEAST + POLL.0, "{:?}", pauses[0]);
     assert!(pauses.iter().any(|pause| *pause > POLL_LEAST + POLL.0 * 2), "{pauses:?}");
     permission.granted();
-    assert!(!permission.is_denied());
-    let anew = permission.denied();
+    assert!(!permission.is_forbidden());
+    let anew = permission.forbidden();
     assert!(anew <= POLL_LEAST + POLL.0, "{anew:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_ends_with_its_first_failure() {
     let (mut only, in_only) = namespace();
-    let mut watch = Watch::new([in_only], &never_denied());
+    let mut watch = Watch::new([in_only], &never_forbidden());
     give(&mut only, list([1]));
     give(&mut only, [Err(watcher::Error::NoResourceVersion), Ok(Event::Init)]);
     let (told, ended) = told(&mut watch).await;
