@@ -158,6 +158,28 @@ impl Model {
         }
     }
 
+    /// Forgets the policies that no entry, no object as it was applied last, no removal and nothing under way names. It walks
+    /// all of them, so it waits until that is worth it.
+    pub(in crate::core) fn drop_policies(&mut self, in_flight: impl Iterator<Item = Digest>) {
+        if self.policies.len() < self.policies_max {
+            return;
+        }
+        let entries = self.desired.iter().map(|(_, entry)| entry.policy);
+        let mut named: BTreeSet<Digest> = entries.chain(in_flight).collect();
+        let objects = self.objects.keys().filter_map(|key| self.objects.get(key));
+        named.extend(objects.filter_map(|object| object.record.as_ref().map(|record| record.policy)));
+        // Its gates say for which waves a removal waits.
+        named.extend(self.removals.values().filter_map(Removal::last_policy));
+        let (kept, dropped) =
+            std::mem::take(&mut self.policies).into_iter().partition(|(digest, _)| named.contains(digest));
+        self.policies = kept;
+        let dropped: Vec<Digest> = BTreeMap::into_keys(dropped).collect();
+        if !dropped.is_empty() {
+            self.disk.write(Write::DropPolicies(dropped));
+        }
+        self.policies_max = POLICIES_SPARE + 2 * self.policies.len();
+    }
+
     pub(in crate::core) fn compact(&mut self) {
         let me = self.me();
         self.objects.compact(&self.desired, me);

@@ -1,6 +1,5 @@
 //! From one accepted set to the next: first in the journal, then in memory.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use tideline_common::wire::v1::TerminalFact;
@@ -10,7 +9,6 @@ use crate::core::Core;
 use crate::core::decide::removal_policy::resolve_policies;
 use crate::core::interface::effect::Effects;
 use crate::core::interface::write::{RemovalPolicy, Write};
-use crate::core::model::POLICIES_SPARE;
 use crate::core::model::change::Change;
 use crate::core::model::disk::Then;
 use crate::core::model::removal::{Cause, ORPHAN, Removal};
@@ -140,34 +138,12 @@ impl Core {
             let unnamed = self.model.inputs.take_unnamed(unnamed);
             self.model.drop_inputs(unnamed);
         }
-        self.drop_policies();
+        self.model.drop_policies(self.work.policies_in_flight());
         if many {
             self.model.pack();
             self.work.pack();
         }
         self.poll(now, out);
-    }
-
-    /// Forgets what no entry, no object as it was applied last, and nothing that is under way names. It walks all of them, so it
-    /// waits until that is worth it.
-    fn drop_policies(&mut self) {
-        if self.model.policies.len() < self.model.policies_max {
-            return;
-        }
-        let entries = self.model.desired.iter().map(|(_, entry)| entry.policy);
-        let mut named: BTreeSet<Digest> = entries.chain(self.work.policies_in_flight()).collect();
-        let keys = self.model.objects.keys().filter_map(|key| self.model.objects.get(key));
-        named.extend(keys.filter_map(|object| object.record.as_ref().map(|record| record.policy)));
-        // Its gates say for which waves a removal waits.
-        named.extend(self.model.removals.values().filter_map(Removal::last_policy));
-        let (kept, dropped) =
-            std::mem::take(&mut self.model.policies).into_iter().partition(|(digest, _)| named.contains(digest));
-        self.model.policies = kept;
-        let dropped: Vec<Digest> = BTreeMap::into_keys(dropped).collect();
-        if !dropped.is_empty() {
-            self.model.disk.write(Write::DropPolicies(dropped));
-        }
-        self.model.policies_max = POLICIES_SPARE + 2 * self.model.policies.len();
     }
 
     /// Stores an entry under its key. Returns the input that no entry names any more, if there is one.
