@@ -112,8 +112,8 @@ impl StartInput {
                  needs one, make another by `tideline-hub token create`"
             ),
             TokenUse::SeenBefore if found.is_enrolled() => info!(
-                "the hub addresses in --token-file are ignored: this token was given before, and the addresses learnt since are \
-                 kept"
+                "the hub addresses in --token-file are ignored: this token was given before, and the addresses that the hub \
+                 gave since are kept"
             ),
             TokenUse::None | TokenUse::Taken | TokenUse::SeenBefore | TokenUse::Spent => {}
         }

@@ -51,7 +51,8 @@ impl KubeconfigFile {
             match client {
                 Ok(_) => return,
                 Err(error) => {
-                    warn!("the kubeconfig changed, and cannot be used: {}", tideline_runtime::exit::chain(&error));
+                    let cause = tideline_runtime::exit::chain(&error);
+                    warn!("the kubeconfig changed and cannot be used; the former stays in use: {cause}");
                     useless = Some(now);
                 }
             }

@@ -157,7 +157,7 @@ impl Candidate {
             next = Instant::now() + RETRY_EVERY;
         }
         match timeout(RELEASE_MAX, self.release()).await {
-            Ok(Ok(())) => info!(lease = %self.reference, "released, for another replica to lead"),
+            Ok(Ok(())) => info!(lease = %self.reference, "the Lease was released, for another replica to lead"),
             Ok(Err(why)) => warn!("the Lease {} was not released: {why}", self.reference),
             Err(_elapsed) => warn!("the Lease {} was not released: the API server does not answer", self.reference),
         }

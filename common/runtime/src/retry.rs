@@ -89,7 +89,7 @@ pub enum Error<E: StdError + 'static> {
 /// Tries until it succeeds, fails for good, or is cancelled. A try that was begun is seen through, so that nothing is left
 /// half done; it has a bound of its own.
 ///
-/// Logs each failed try under the name `what`: this is where such an error is handled.
+/// Logs each failed try as what cannot be done, such as "write the ledger": this is where such an error is handled.
 ///
 /// # Errors
 ///
@@ -112,7 +112,7 @@ where
             Err(Failure::Transient { error, retry_after }) => (error, retry_after),
         };
         let delay = backoff.next_delay(retry_after);
-        tracing::warn!(what, ?delay, error = chain(&error), "failed; trying again");
+        tracing::warn!(?delay, error = chain(&error), "cannot {what}; trying again");
         if cancellation.run_until_cancelled(time::sleep(delay)).await.is_none() {
             return Err(Error::Cancelled);
         }
