@@ -8,8 +8,9 @@
 //! ```
 //!
 //! Rooms, from the bottom up: [`interface`], [`model`], [`decide`], [`work`], then [`audit`], [`report`] and [`sync`]. None
-//! names one above it, and each owns its state. [`Core`] holds them all: what concerns several is a step of it, in the room
-//! whose story it tells.
+//! names a file of one above it, and what concerns one room alone is a method of what that owns. What concerns several is a
+//! step of [`Core`], which holds them all: it stands in the room whose story it tells, and may reach the state of every other.
+//! `model` and `decide` have no such step: they never name [`Core`].
 //!
 //! No clock, log, I/O or task: time comes with each event, and randomness from [`Config::seed`]. The process may end between
 //! any two effects: a new [`Core`] made from the journal of that moment goes on from there.
