@@ -6,16 +6,43 @@
 //!  body  ◀──────────────────────────────────────────────────────────────── engine
 //! ```
 //!
-//! A batch is on disk when [`Journal::write`] returns, and what belongs together in it is written whole or not at all. Every value carries a checksum
-//! over itself and its key. A journal that is damaged is moved aside, never repaired: the agent starts with an empty one,
-//! observes, and rebuilds it from the hub and the marks in its cluster. Where damage keeps an open journal from being
-//! written, the file `damaged` in it has the next opening move it aside, and the process ends.
+//! A batch is on disk when [`Journal::write`] returns, and what belongs together in it is written whole or not at
+//! all. A journal that is damaged is moved aside, never repaired: the agent starts with an empty one, observes, and rebuilds it
+//! from the hub and the marks in its cluster. Where damage keeps an open journal from being written, the file `damaged` in it
+//! has the next opening move it aside, and the process ends.
 //!
 //! A disk that is full, read-only or failing refuses writes, which are retried until it takes them; the content can still be
 //! read. Where the disk does not even let the journal be opened, the agent observes until it does. Beside the journal in the
 //! same directory, each with its own extension: `opening`, which counts processes that died over it; `reserve`, room for a
 //! full disk; `damaged-<n>`, moved aside; `newer`, of a version that this one cannot read; `next` and `former`, while it is
 //! rewritten.
+//!
+//! Each mechanism is there for a fault, which a test below `tests` brings about:
+//!
+//! | mechanism | fault | test |
+//! |---|---|---|
+//! | a checksum over each value and its key | noise, zeros, pages of another time | `pages_of_zeros_or_noise_are_noticed` |
+//! | the file `damaged` | damage that only a write meets | `a_rotten_page_of_bodies_has_another_journal_begun_when_it_is_to_be_written` |
+//! | damage counts once it is met twice in a row | a medium that refuses one read | `damage_that_is_met_twice_in_a_row_stays`, `a_single_i_o_error_is_retried` |
+//! | `damaged-<n>`: the first and the last are kept | a disk that is damaged again and again | `the_first_and_the_last_damaged_journals_are_kept` |
+//! | a switch: parts, then a record that they are complete | a crash between two transactions of one set | `a_set_comes_with_its_removals_wherever_a_crash_comes` |
+//! | an unfinished batch is finished first | a disk that refuses the second part | `a_batch_written_in_part_is_finished_before_anything_else_is_written` |
+//! | a body comes and goes with its position | a crash between the two | `a_large_body_and_what_says_that_it_is_there_are_never_parted` |
+//! | the count in `opening` | a journal over which the process dies | `a_journal_that_three_processes_died_over_is_set_aside` |
+//! | an opening without a limit while it gets on, on a thread of its own | slow storage; a disk that hangs | `an_opening_takes_as_long_as_something_moves`, `a_stop_does_not_wait_for_a_hanging_disk` |
+//! | an unreadable snapshot is renamed | sled dies over it | `an_unreadable_snapshot_is_renamed_and_the_journal_read_without_it` |
+//! | room that a write leaves free | sled hangs on a full disk | `a_full_disk_refuses_writes_in_time_is_still_read_and_takes_them_again` |
+//! | `reserve` | a full disk at the start | `a_full_disk_at_the_start_gives_up_the_reserve_and_is_read` |
+//! | a sled that failed to write is woken and opened again | others fill the disk faster than it is checked | `an_engine_that_met_a_full_disk_ends_its_writes_and_is_opened_again` |
+//! | a journal that is away is tried again | a disk that is read-only | `on_a_read_only_disk_the_journal_is_away_until_it_can_be_written` |
+//! | the write watchdog; a bounded wait at the close | a write that hangs | `a_journal_that_hangs_says_so_in_time_and_lets_the_process_end` |
+//! | what is open is never made anew | files that vanish | `files_that_vanish_while_it_is_open_are_never_replaced_by_new_ones` |
+//! | the log is written anew, into `next`, then swapped with `former` | sled's log only grows; a crash meanwhile | `the_journal_stays_bounded_under_churn`, `a_crash_while_it_is_written_anew_loses_nothing` |
+//! | a pause after a rewrite that failed | a rewrite for each batch | `a_failed_rewrite_is_not_retried_at_once` |
+//! | `newer` | the way back to an earlier version | `a_newer_journal_is_set_aside_and_a_new_one_begun` |
+//!
+//! For no fault, but for memory: an engine that is closed and opened (`slot`), and pages that are judged and evicted (`engine`).
+//! `tests/benches/rest.rs` and `upkeep.rs` measure what they leave.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -34,7 +34,7 @@ fn room(line: &str) -> Option<Room> {
 }
 
 /// The text between backquotes.
-fn quoted(text: &str) -> impl Iterator<Item = &str> {
+pub(crate) fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 

@@ -164,6 +164,20 @@ fn every_room_of_the_architecture_exists() {
     report("rooms in ARCHITECTURE.md that do not exist", &missing.cloned().collect::<Vec<_>>());
 }
 
+/// The table in the journal says why each of its mechanisms is there.
+#[test]
+fn every_mechanism_of_the_journal_has_the_tests_that_it_names() {
+    let text = fs::read_to_string(root().join("agent/src/journal.rs")).expect("it is readable UTF-8");
+    let rows = text.lines().filter_map(|line| line.strip_prefix("//! | ")?.strip_suffix(" |")).skip(1);
+    let named: Vec<&str> = rows.filter_map(|row| row.rsplit('|').next()).flat_map(architecture::quoted).collect();
+    assert!(named.len() > 10, "the table of the journal names only {} tests", named.len());
+    let mut files = Vec::new();
+    collect(&root().join("agent/src/journal"), &mut files);
+    let tests: String = files.iter().filter_map(|file| fs::read_to_string(file).ok()).collect();
+    let missing = named.into_iter().filter(|name| !tests.contains(&format!("fn {name}(")));
+    report("tests that the table of the journal names", &missing.map(str::to_owned).collect::<Vec<_>>());
+}
+
 #[test]
 fn pure_modules_name_nothing_impure() {
     let sources = sources();
