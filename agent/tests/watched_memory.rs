@@ -25,14 +25,14 @@ use tokio_util::task::TaskTracker;
 thread_local! {
     /// Bytes that this thread has of the allocator, and the most that it ever had. What one thread frees for another counts
     /// here and is missing there; each test is one thread.
-    static HELD: Cell<isize> = const { Cell::new(0) };
+    static ALLOCATED: Cell<isize> = const { Cell::new(0) };
     static MOST: Cell<isize> = const { Cell::new(0) };
 }
 
 fn count(bytes: isize) {
-    let held = HELD.get() + bytes;
-    HELD.set(held);
-    MOST.set(MOST.get().max(held));
+    let allocated = ALLOCATED.get() + bytes;
+    ALLOCATED.set(allocated);
+    MOST.set(MOST.get().max(allocated));
 }
 
 struct Counting;
@@ -55,7 +55,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const WAIT_MAX: Duration = Duration::from_mins(1);
 
 fn kind() -> GroupKind {
     GroupKind::new("example.com", "Thing")
@@ -108,18 +108,18 @@ async fn listed(
     let uuid = uuid::Uuid::from_u128;
     let scope =
         Scope { hub: HubId::from_uuid(uuid(1)), target: TargetId::from_uuid(uuid(2)), formers: Formers::default() };
-    let before = HELD.get();
+    let before = ALLOCATED.get();
     MOST.set(before);
     watches.set(scope, BTreeMap::from([(kind(), Arc::from("v1"))]));
     let objects = loop {
-        let event = tokio::time::timeout(PATIENCE, events.recv()).await.expect("it is listed in time");
+        let event = tokio::time::timeout(WAIT_MAX, events.recv()).await.expect("it is listed in time");
         match event.expect("it is watched") {
             Event::Kind { .. } => {}
             Event::Listed { objects, .. } => break objects,
             other => panic!("{other:?}"),
         }
     };
-    let (most, end) = (MOST.get() - before, HELD.get() - before);
+    let (most, end) = (MOST.get() - before, ALLOCATED.get() - before);
     stop.cancel();
     tasks.close();
     tasks.wait().await;

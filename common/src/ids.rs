@@ -375,7 +375,7 @@ enum Form {
 /// A UID as text.
 enum UidText<'a> {
     Written([u8; Hyphenated::LENGTH]),
-    Held(&'a str),
+    Borrowed(&'a str),
 }
 
 impl Uid {
@@ -386,7 +386,7 @@ impl Uid {
                 uuid.hyphenated().encode_lower(&mut text);
                 UidText::Written(text)
             }
-            Form::Text(text) => UidText::Held(text),
+            Form::Text(text) => UidText::Borrowed(text),
         }
     }
 
@@ -410,7 +410,7 @@ impl Deref for UidText<'_> {
     fn deref(&self) -> &str {
         match self {
             Self::Written(text) => str::from_utf8(text).expect("digits and hyphens"),
-            Self::Held(text) => text,
+            Self::Borrowed(text) => text,
         }
     }
 }

@@ -149,7 +149,7 @@ impl Kinds {
         if !kind.group.contains('.') {
             return Ok(());
         }
-        let held = |why: &str| {
+        let may_be_kept = |why: &str| {
             Failure::new(
                 Reason::KindMissing,
                 format!("the API server does not serve {kind}, and its objects may be kept: {why}"),
@@ -164,10 +164,10 @@ impl Kinds {
             reading.clone()
         };
         match reading.what.get_or_try_init(|| read_definitions(&self.client, &kind.group)).await {
-            Ok(kinds) if kinds.contains(&kind.kind) => Err(held("its CustomResourceDefinition is there")),
+            Ok(kinds) if kinds.contains(&kind.kind) => Err(may_be_kept("its CustomResourceDefinition is there")),
             Ok(_) => Ok(()),
             Err(failure) if failure.reason == Reason::Forbidden => {
-                Err(held(&format!("{}; {MAY_READ_DEFINITIONS}", failure.message)))
+                Err(may_be_kept(&format!("{}; {MAY_READ_DEFINITIONS}", failure.message)))
             }
             Err(failure) => Err(failure),
         }

@@ -144,7 +144,7 @@ fn check_schema(engine: &Engine, existed: bool) -> Result<(), Error> {
         Some(found) if found == SCHEMA => Ok(()),
         Some(found) => Err(Error::Newer { found, reads: SCHEMA }),
         // sled takes a directory whose log is gone for a new one.
-        None if existed => Err(Error::Damaged("what it held is gone".to_owned())),
+        None if existed => Err(Error::Damaged("its content is gone".to_owned())),
         None => write_schema(engine),
     }
 }

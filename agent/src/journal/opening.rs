@@ -322,7 +322,7 @@ fn open_mended(opening: &Opening) -> Result<(Slot, Loaded), Error> {
         debug!("unreferenced policies stay in the journal: {}", chain(&error));
     }
     // Damage is met again by the writer.
-    let _ = slot.tidy(slot::Pace::AtRest);
+    let _ = slot.tidy(slot::Activity::AtRest);
     Ok((slot, loaded))
 }
 

@@ -95,7 +95,7 @@ enum State {
 
 /// Whether anybody waits for the journal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Pace {
+pub(super) enum Activity {
     AtWork,
     AtRest,
 }
@@ -225,7 +225,7 @@ impl Slot {
 
     /// Frees disk space and memory, if it is worth it, and logs the outcome. A failure harms nothing yet, but a damaged
     /// journal can never be rewritten.
-    pub(super) fn tidy(&self, pace: Pace) -> Option<(Tidying, Result<(), Error>)> {
+    pub(super) fn tidy(&self, activity: Activity) -> Option<(Tidying, Result<(), Error>)> {
         if self.refused.load(Ordering::Acquire) {
             return None;
         }
@@ -236,15 +236,15 @@ impl Slot {
                 self.rebuilt(&outcome);
                 (Tidying::Rewritten, outcome)
             } else {
-                let held = self.touched.load(Ordering::Relaxed).min(2 * bytes);
-                let most = match pace {
-                    Pace::AtWork => RESIDENT_AT_WORK_MAX,
-                    Pace::AtRest => RESIDENT_AT_REST_MAX,
+                let resident = self.touched.load(Ordering::Relaxed).min(2 * bytes);
+                let most = match activity {
+                    Activity::AtWork => RESIDENT_AT_WORK_MAX,
+                    Activity::AtRest => RESIDENT_AT_REST_MAX,
                 };
-                if pace == Pace::AtRest {
+                if activity == Activity::AtRest {
                     space::keep_reserve(&self.path);
                 }
-                if held <= most {
+                if resident <= most {
                     return None;
                 }
                 (Tidying::Reopened, self.renew())
@@ -461,5 +461,5 @@ fn open_existing(path: &Path) -> Result<Engine, Error> {
             return Ok(engine);
         }
     }
-    Err(Error::Damaged("what it held is gone".to_owned()))
+    Err(Error::Damaged("its content is gone".to_owned()))
 }

@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 use super::group::{Gathered, Group, Reached};
-use super::slot::{Pace, Slot, Tidying};
+use super::slot::{Activity, Slot, Tidying};
 use super::{Error, directory, stage};
 use crate::core::Write;
 
@@ -73,10 +73,10 @@ impl Writer {
                     last = Some(Instant::now());
                     let batches = std::iter::once(first).chain(batches.try_iter().take(QUEUE_MAX - 1));
                     let outcome = commit(&slot, batches);
-                    (Some(outcome), slot.tidy(Pace::AtWork))
+                    (Some(outcome), slot.tidy(Activity::AtWork))
                 }
                 // Where nothing is to be written, something may be to be read. That it can be says nothing of what a write met.
-                Err(RecvTimeoutError::Timeout) => (slot.mend().err().map(Err), slot.tidy(Pace::AtRest)),
+                Err(RecvTimeoutError::Timeout) => (slot.mend().err().map(Err), slot.tidy(Activity::AtRest)),
                 Err(RecvTimeoutError::Disconnected) => break,
             };
             let rotten = tidied.and_then(|(how, outcome)| rot.entry(how).or_default().met_again(outcome));
@@ -140,7 +140,7 @@ fn commit(slot: &Slot, batches: impl Iterator<Item = Batch>) -> Result<(), Error
     let mut push = |group| {
         if gathered.push(group)? == Reached::Disk {
             // Damage is met again, when nothing waits.
-            let _ = slot.tidy(Pace::AtWork);
+            let _ = slot.tidy(Activity::AtWork);
         }
         Ok(())
     };

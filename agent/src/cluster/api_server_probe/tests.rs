@@ -124,18 +124,18 @@ async fn an_answer_between_makes_silence_begin_anew() {
 }
 
 /// Of which of the two an event says what is waited for.
-type Said = fn(&Event) -> Option<Who>;
+type Concerns = fn(&Event) -> Option<Who>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Who {
     Watch,
-    Follower,
+    Associated,
 }
 
 fn listed(event: &Event) -> Option<Who> {
     match event {
         Event::Listed { .. } => Some(Who::Watch),
-        Event::Followed { news: AssociatedNews::Listed, .. } => Some(Who::Follower),
+        Event::Followed { news: AssociatedNews::Listed, .. } => Some(Who::Associated),
         _ => None,
     }
 }
@@ -143,12 +143,12 @@ fn listed(event: &Event) -> Option<Who> {
 fn lost(event: &Event) -> Option<Who> {
     match event {
         Event::WatchLost { reason: Reason::Unavailable, .. } => Some(Who::Watch),
-        Event::Followed { news: AssociatedNews::Lost { reason: Reason::Unavailable, .. }, .. } => Some(Who::Follower),
+        Event::Followed { news: AssociatedNews::Lost { reason: Reason::Unavailable, .. }, .. } => Some(Who::Associated),
         _ => None,
     }
 }
 
-async fn both(events: &mut mpsc::Receiver<Event>, said: Said) {
+async fn both(events: &mut mpsc::Receiver<Event>, said: Concerns) {
     let mut heard = BTreeSet::new();
     while heard.len() < 2 {
         let event = timeout(EVERY * 10, events.recv()).await.expect("in time").expect("they live");
@@ -164,7 +164,7 @@ async fn requests_to_a_silent_api_server_are_given_up_and_sent_again() {
     let client = server.client();
     let kinds = Arc::new(Kinds::new(client.clone()));
     let mut watches = Watches::new(client.clone(), kinds, sender.clone(), Namespaces::All, tasks.clone(), stop.clone());
-    let mut followers = AssociatedWatchers::new(client, sender, Namespaces::All, tasks.clone(), stop.clone());
+    let mut associated = AssociatedWatchers::new(client, sender, Namespaces::All, tasks.clone(), stop.clone());
     let uuid = uuid::Uuid::from_u128;
     let scope = Scope {
         hub: HubId::from_uuid(uuid(1)),
@@ -172,12 +172,12 @@ async fn requests_to_a_silent_api_server_are_given_up_and_sent_again() {
         formers: tideline_common::Formers::default(),
     };
     watches.set(scope, BTreeMap::from([(GroupKind::new("", "ConfigMap"), Arc::from("v1"))]));
-    followers.set(BTreeMap::from([(AssociatedKind::Pods, Follow { run: 1, namespace: None, depth: Depth::Links })]));
+    associated.set(BTreeMap::from([(AssociatedKind::Pods, Follow { run: 1, namespace: None, depth: Depth::Links })]));
     both(&mut events, listed).await;
 
     server.hang(true);
     watches.lose();
-    followers.lose();
+    associated.lose();
     both(&mut events, lost).await;
     // Now the lists hang. Requests made after it is back are answered, and not those from before.
     let (configs, pods) = ("/api/v1/configmaps", "/api/v1/pods");
@@ -187,7 +187,7 @@ async fn requests_to_a_silent_api_server_are_given_up_and_sent_again() {
     }
     server.hang(false);
     watches.begin_anew();
-    followers.lose();
+    associated.lose();
     both(&mut events, listed).await;
     assert_eq!((server.asked(configs), server.asked(pods)), (3, 3));
 

@@ -7,9 +7,9 @@
 use tideline_common::Reason;
 use tideline_common::wire::v1::TargetCondition;
 
-use super::sightings::Sightings;
+use super::left_alone::LeftAlone;
 
-pub(in crate::core) fn condition(copies: &Sightings) -> Option<TargetCondition> {
+pub(in crate::core) fn condition(copies: &LeftAlone) -> Option<TargetCondition> {
     let (count, named) = copies.count()?;
     Some(TargetCondition {
         reason: Reason::Copy,

@@ -22,7 +22,7 @@ use crate::core::model::seen::Seen;
 use crate::core::work::in_flight::{FollowUp, Purpose};
 
 /// What a comparison found.
-struct Found<'a> {
+struct Differing<'a> {
     differences: &'a [Difference],
     total: usize,
     local: Arc<[LocalField]>,
@@ -80,7 +80,7 @@ impl Core {
                 let seen = Seen::from(&*observed);
                 self.see(key, *observed);
                 let news = self.model.desired.get(key).is_none()
-                    || self.differs(now, key, &seen, Found { differences: &differences, total, local, at });
+                    || self.differs(now, key, &seen, Differing { differences: &differences, total, local, at });
                 self.dirty(key, now);
                 if news { FollowUp::Requeue } else { FollowUp::BackOff(None) }
             }
@@ -102,8 +102,8 @@ impl Core {
     }
 
     /// Records how an object differs. Returns whether another comparison may find something else.
-    fn differs(&mut self, now: Monotonic, key: &ObjectKey, seen: &Seen, found: Found<'_>) -> bool {
-        let Found { differences, total, local, at } = found;
+    fn differs(&mut self, now: Monotonic, key: &ObjectKey, seen: &Seen, found: Differing<'_>) -> bool {
+        let Differing { differences, total, local, at } = found;
         let Some(record) = self.model.objects.get(key).and_then(|object| object.record.clone()) else { return true };
         if record.uid != seen.uid {
             return true;

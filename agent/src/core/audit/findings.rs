@@ -4,7 +4,7 @@
 use tideline_common::{Monotonic, ObjectKey, Ownership, Reason};
 
 use super::judgement::{Finding, Judgement, judge};
-use super::patrol::{Found, Patrol, PatrolContext};
+use super::patrol::{Confirmed, Patrol, PatrolContext};
 use crate::core::interface::effect::{Effects, ListId};
 use crate::core::interface::event::ListFailure;
 use crate::core::interface::observed::ListedItem;
@@ -112,8 +112,8 @@ impl Core {
     }
 
     /// What was found is taken in, and looked at.
-    fn act_on(&mut self, now: Monotonic, key: &ObjectKey, found: Found) {
-        let Found { finding, listed, kind_was_listed, set_back } = found;
+    fn act_on(&mut self, now: Monotonic, key: &ObjectKey, found: Confirmed) {
+        let Confirmed { finding, listed, kind_was_listed, set_back } = found;
         let is_there = listed.is_some();
         // What came meanwhile may have taken the last place.
         if is_there && !self.model.objects.contains_key(key) && !self.model.has_room_for_unexplained() {

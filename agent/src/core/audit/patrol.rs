@@ -60,7 +60,7 @@ pub(in crate::core) struct PatrolContext<'a> {
 
 /// What was suspect in both lists.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct Confirmed {
     pub(super) finding: Finding,
     /// As the second list shows it; none if it is not there.
     pub(super) listed: Option<Seen>,
@@ -73,7 +73,7 @@ pub(super) struct Found {
 #[derive(Debug, Default)]
 enum Stage {
     #[default]
-    Resting,
+    Idle,
     /// Everything is listed, kind by kind.
     First(Listing),
     Pause(Suspects),
@@ -114,12 +114,12 @@ impl Patrol {
     pub(super) fn goes_on(&mut self, context: PatrolContext<'_>) {
         match &self.stage {
             Stage::Mending(keys) if keys.is_empty() => self.end(context),
-            Stage::Resting if self.at.is_none() => {
+            Stage::Idle if self.at.is_none() => {
                 // The first comes sooner, at a random time, so that agents that were started together do not patrol together.
                 let wait = context.jitter.half(1, context.period, context.period);
                 self.next_step(context.now + wait, context.out);
             }
-            Stage::Resting | Stage::First(_) | Stage::Pause(_) | Stage::Second(_) | Stage::Mending(_) => {}
+            Stage::Idle | Stage::First(_) | Stage::Pause(_) | Stage::Second(_) | Stage::Mending(_) => {}
         }
     }
 
@@ -127,7 +127,7 @@ impl Patrol {
     pub(super) fn due(&mut self, context: PatrolContext<'_>) {
         self.at = None;
         match std::mem::take(&mut self.stage) {
-            Stage::Resting => {
+            Stage::Idle => {
                 self.tally = PatrolTally::default();
                 self.stage = Stage::First(Listing::of(patrolled(context.model), Suspects::new()));
                 self.next_list(context);
@@ -180,13 +180,13 @@ impl Patrol {
                 self.stage = Stage::Mending(listing.mending);
                 self.next_step(context.now + MENDING_MAX, context.out);
             }
-            other @ (Stage::Resting | Stage::Pause(_) | Stage::Mending(_)) => self.stage = other,
+            other @ (Stage::Idle | Stage::Pause(_) | Stage::Mending(_)) => self.stage = other,
         }
     }
 
     fn end(&mut self, context: PatrolContext<'_>) {
         let PatrolContext { now, period, model, work: _, jitter, out } = context;
-        self.stage = Stage::Resting;
+        self.stage = Stage::Idle;
         self.tally.held += model.removals.values().filter(|removal| removal.is_held()).count() as u64;
         out.push(Effect::Patrolled(self.tally));
         // A tenth sooner or later.
@@ -232,7 +232,7 @@ impl Patrol {
         key: &ObjectKey,
         listed: Option<Seen>,
         judgement: Judgement,
-    ) -> Option<Found> {
+    ) -> Option<Confirmed> {
         match &mut self.stage {
             Stage::First(listing) => {
                 count(&mut self.tally, model.desired.get(key).is_some(), judgement);
@@ -250,7 +250,7 @@ impl Patrol {
                 let Judgement::Suspect(finding) = judgement else { return None };
                 self.found(model, key, suspicion, listed, finding)
             }
-            Stage::Resting | Stage::Pause(_) | Stage::Mending(_) => None,
+            Stage::Idle | Stage::Pause(_) | Stage::Mending(_) => None,
         }
     }
 
@@ -262,7 +262,7 @@ impl Patrol {
         suspicion: Suspicion,
         listed: Option<Seen>,
         finding: Finding,
-    ) -> Option<Found> {
+    ) -> Option<Confirmed> {
         let Suspicion { version, kind_was_listed, seen } = suspicion;
         // The second list was asked for long after that was seen, and is not late.
         let set_back = seen.as_ref().zip(listed.as_ref()).is_some_and(|(seen, now)| seen.is_after(now));
@@ -284,7 +284,7 @@ impl Patrol {
                 self.tally.unseen += 1;
             }
         }
-        Some(Found { finding, listed, kind_was_listed, set_back })
+        Some(Confirmed { finding, listed, kind_was_listed, set_back })
     }
 
     /// This was found, and is going to be corrected.
@@ -299,7 +299,7 @@ impl Patrol {
         let mending = match &mut self.stage {
             Stage::Second(listing) => &mut listing.mending,
             Stage::Mending(keys) => keys,
-            Stage::Resting | Stage::First(_) | Stage::Pause(_) => return,
+            Stage::Idle | Stage::First(_) | Stage::Pause(_) => return,
         };
         if progress != Progress::Pending && mending.remove(key) {
             self.tally.repaired += u64::from(progress == Progress::Applied);
@@ -309,7 +309,7 @@ impl Patrol {
     fn listing(&mut self) -> Option<&mut Listing> {
         match &mut self.stage {
             Stage::First(listing) | Stage::Second(listing) => Some(listing),
-            Stage::Resting | Stage::Pause(_) | Stage::Mending(_) => None,
+            Stage::Idle | Stage::Pause(_) | Stage::Mending(_) => None,
         }
     }
 

@@ -5,11 +5,11 @@
 use tideline_common::Reason;
 use tideline_common::wire::v1::TargetCondition;
 
-use super::sightings::Sightings;
+use super::left_alone::LeftAlone;
 use crate::core::model::Model;
 use crate::core::model::restored::unexplained_max;
 
-pub(in crate::core) fn condition(model: &Model, beyond: &Sightings) -> Option<TargetCondition> {
+pub(in crate::core) fn condition(model: &Model, beyond: &LeftAlone) -> Option<TargetCondition> {
     let (count, named) = beyond.count()?;
     let most = unexplained_max(model.desired.len());
     Some(TargetCondition {

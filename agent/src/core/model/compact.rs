@@ -1,5 +1,5 @@
 //! A place at which nothing is under way, as little as can be kept of it: what follows from the entry that it was written
-//! from, or is to be written from, is not held again.
+//! from, or is to be written from, is not kept again.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -220,7 +220,7 @@ impl Compact {
         self.listed_in
     }
 
-    /// Takes a listed item of what is settled, applied as `entry` says, and as the watch told: nothing follows from it. False
+    /// Takes a listed item of what needs no work, applied as `entry` says, and as the watch told: nothing follows from it. False
     /// if it is of something else.
     pub(in crate::core) fn listed_again(&mut self, list: ListId, item: &ListedItem, entry: &Arc<Entry>) -> bool {
         let told = self.seen.as_ref().map(|seen| seen.resource_version);

@@ -28,9 +28,9 @@ impl Inputs {
         self.named.get(&short(digest)).is_some_and(|named| named.is_stored()) || self.spare.contains(digest)
     }
 
-    pub(in crate::core) fn hold(&mut self, digest: Digest) {
+    pub(in crate::core) fn keep(&mut self, digest: Digest) {
         match self.named.get_mut(&short(&digest)) {
-            Some(named) => named.hold(),
+            Some(named) => named.keep(),
             None => {
                 self.spare.insert(digest);
             }
@@ -50,11 +50,11 @@ impl Inputs {
         let named = self.named.entry(short(&digest)).or_insert(Named::NONE);
         named.add();
         if stored {
-            named.hold();
+            named.keep();
         }
     }
 
-    /// Returns whether nothing names it any more and the journal holds it.
+    /// Returns whether nothing names it any more and the journal keeps it.
     pub(in crate::core) fn unname(&mut self, digest: &Digest) -> bool {
         let Some(named) = self.named.get_mut(&short(digest)) else { return false };
         named.take();
@@ -69,12 +69,12 @@ impl Inputs {
         stored
     }
 
-    /// Forgets and returns, of the candidates, what is held and not named.
+    /// Forgets and returns, of the candidates, what is kept and not named.
     pub(in crate::core) fn take_unnamed(&mut self, candidates: impl IntoIterator<Item = Digest>) -> Vec<Digest> {
         candidates.into_iter().filter(|digest| self.spare.remove(digest)).collect()
     }
 
-    /// Forgets and returns everything that is held and not named.
+    /// Forgets and returns everything that is kept and not named.
     pub(in crate::core) fn take_all_unnamed(&mut self) -> Vec<Digest> {
         std::mem::take(&mut self.spare).into_iter().collect()
     }
@@ -87,7 +87,7 @@ impl Inputs {
 
 impl Named {
     const NONE: Self = Self(0);
-    const HELD: u32 = 1;
+    const KEPT: u32 = 1;
     const ONE: u32 = 2;
 
     fn count(self) -> u32 {
@@ -95,15 +95,15 @@ impl Named {
     }
 
     fn is_stored(self) -> bool {
-        self.0 & Self::HELD != 0
+        self.0 & Self::KEPT != 0
     }
 
-    fn hold(&mut self) {
-        self.0 |= Self::HELD;
+    fn keep(&mut self) {
+        self.0 |= Self::KEPT;
     }
 
     fn lose(&mut self) {
-        self.0 &= !Self::HELD;
+        self.0 &= !Self::KEPT;
     }
 
     fn add(&mut self) {

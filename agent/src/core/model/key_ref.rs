@@ -1,4 +1,4 @@
-//! An object's key, held once with its entry where there is one. Whatever queues objects holds these: of tens of thousands of
+//! An object's key, kept once with its entry where there is one. Whatever queues objects has these: of tens of thousands of
 //! keys, each copy takes megabytes.
 
 use std::borrow::Borrow;

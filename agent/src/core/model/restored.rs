@@ -63,7 +63,6 @@ impl Restored {
         self.objects.get(key) == Some(uid)
     }
 
-    /// Those of a kind.
     pub(in crate::core) fn of_kind(&self, kind: &GroupKind) -> Vec<ObjectKey> {
         let from = ObjectKey::new(kind.clone(), "", "");
         self.objects.range(from..).map(|(key, _)| key).take_while(|key| key.kind == *kind).cloned().collect()

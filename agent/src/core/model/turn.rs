@@ -36,7 +36,6 @@ impl Turn {
         }
     }
 
-    /// It is in the queue now.
     pub(super) fn enqueue(&mut self, wave: i32) {
         debug_assert_eq!(*self, Self::Idle, "it is taken from where it was before");
         *self = Self::Queued { wave };

@@ -85,7 +85,6 @@ impl WorkState {
         self.failures
     }
 
-    /// It is in the queue now.
     pub(in crate::core) fn enqueue(&mut self, wave: i32) {
         self.turn.enqueue(wave);
     }
@@ -126,7 +125,6 @@ impl WorkState {
         !std::mem::replace(&mut self.tried, true)
     }
 
-    /// It failed once more.
     pub(in crate::core) fn fail(&mut self) {
         self.failures = self.failures.saturating_add(1);
     }

@@ -87,7 +87,7 @@ pub(in crate::core) enum Absence {
 struct Walk {
     since: Option<Version>,
     /// Whether `since` is the accepted set, and not the start of an earlier walk of this gathering.
-    whole: bool,
+    from_accepted: bool,
     after: Option<ObjectKey>,
     first: Option<At>,
     latest: Option<Version>,
@@ -141,30 +141,30 @@ impl Gather {
             tombstones: BTreeMap::new(),
             terminal: Vec::new(),
             decommission: Decommission::No,
-            walk: Walk { since, whole: true, after: None, first: None, latest: None },
+            walk: Walk { since, from_accepted: true, after: None, first: None, latest: None },
         }
     }
 
     pub(in crate::core) fn question(&self) -> Question {
-        let Walk { since, whole, after, .. } = &self.walk;
-        let whole = *whole && after.is_none();
+        let Walk { since, from_accepted, after, .. } = &self.walk;
+        let begins = *from_accepted && after.is_none();
         Question {
             since: *since,
-            digest: self.onto.filter(|_| whole).map(|accepted| accepted.digest),
+            digest: self.onto.filter(|_| begins).map(|accepted| accepted.digest),
             after: after.clone(),
         }
     }
 
     /// Whether nothing was gathered yet, so that the hub may take its time to answer.
     pub(in crate::core) fn may_wait(&self) -> bool {
-        self.walk.whole && self.walk.after.is_none() && self.onto.is_some()
+        self.walk.from_accepted && self.walk.after.is_none() && self.onto.is_some()
     }
 
     /// The hub says that nothing changed since the version asked about.
     pub(in crate::core) fn nothing_new(&mut self, last: &LastAccepted<'_>) -> Step {
         if self.walk.after.is_some() || self.walk.since.is_none() {
             Step::Again(SyncError::Unrelated)
-        } else if self.walk.whole {
+        } else if self.walk.from_accepted {
             Step::NothingNew
         } else {
             match self.walk.first {
@@ -199,8 +199,13 @@ impl Gather {
             None => {
                 // The pages are of different revisions: changes since the first are requested until they fit one page.
                 let began = self.walk.first.map(|at| at.version);
-                self.walk =
-                    Walk { since: began, whole: false, after: None, first: self.walk.first, latest: Some(at.version) };
+                self.walk = Walk {
+                    since: began,
+                    from_accepted: false,
+                    after: None,
+                    first: self.walk.first,
+                    latest: Some(at.version),
+                };
                 Step::Ask
             }
         }

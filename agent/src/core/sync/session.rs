@@ -433,7 +433,7 @@ impl Core {
             Ok(Answer::Bodies(answer)) => {
                 let fetched = fetch.answered(id, answer);
                 for (input, text) in fetched.bodies {
-                    self.model.inputs.hold(input);
+                    self.model.inputs.keep(input);
                     self.model.disk.write(Write::Body { input, text });
                 }
                 if fetched.outdated {

@@ -40,7 +40,7 @@ pub(in crate::core) struct World {
     pub(in crate::core) patrols: Vec<PatrolTally>,
     persists: u64,
     /// The agent's mode, as the edges were told.
-    pub(in crate::core) standings: Vec<String>,
+    pub(in crate::core) modes: Vec<String>,
     pub(in crate::core) decommissioned: Option<DecommissionReport>,
     /// No session can be kept.
     pub(in crate::core) session_store_fails: bool,
@@ -117,7 +117,7 @@ impl World {
             ops: 0,
             patrols: Vec::new(),
             persists: 0,
-            standings: Vec::new(),
+            modes: Vec::new(),
             decommissioned: None,
             session_store_fails: false,
             no_journal: false,
@@ -476,7 +476,7 @@ impl World {
                 Effect::Watch(kinds) => self.watches.watch(kinds, &mut self.cluster),
                 Effect::Relist(kinds) => kinds.iter().for_each(|kind| self.list(kind)),
                 Effect::Stopped => assert!(self.stopping, "nobody asked for it"),
-                Effect::Freeze(_) | Effect::UnknownToHub | Effect::Thaw => self.standings.push(format!("{effect:?}")),
+                Effect::Freeze(_) | Effect::UnknownToHub | Effect::Thaw => self.modes.push(format!("{effect:?}")),
                 Effect::Execute { ref op, .. } => {
                     self.check_op(op);
                     self.pending.push(effect);

@@ -18,7 +18,7 @@ use crate::core::jitter::Jitter;
 const FIRST: usize = 40;
 /// At most: 64 of one kind. A fast API server gains little from more, and each holds a body in memory.
 const MAX: usize = 80;
-/// At least, or nothing would ever be learnt.
+/// At least, or nothing would ever be measured.
 const MIN: usize = 1;
 const _: () = assert!(MIN <= FIRST && FIRST <= MAX);
 /// Pauses between attempts to exceed a limit that the API server could not bear: doubled by each attempt that fails, up to the

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 use super::super::bodies::Numbers;
-use super::super::slot::Pace;
+use super::super::slot::Activity;
 use super::cuts::{just_switched, open, staged};
 use super::*;
 use crate::write_watchdog;
@@ -556,7 +556,7 @@ async fn files_that_vanish_while_it_is_open_are_never_replaced_by_new_ones() -> 
     let slot = super::super::slot::Slot::new(&path, engine, Numbers::default(), 0, u64::MAX);
     fs::rename(&path, directory.path().join("elsewhere"))?;
     assert!(slot.renew().is_err());
-    let _ = slot.tidy(Pace::AtRest);
+    let _ = slot.tidy(Activity::AtRest);
     assert!(!path.exists());
     Ok(())
 }

@@ -8,7 +8,7 @@ use super::super::bodies::{Numbers, read};
 use super::super::change::{Change, Table};
 use super::super::disk_bytes_max;
 use super::super::engine::Engine;
-use super::super::slot::{FRESH_BYTES, FRESH_TIMES, GROWTH_TIMES, Pace, Slot};
+use super::super::slot::{Activity, FRESH_BYTES, FRESH_TIMES, GROWTH_TIMES, Slot};
 use super::cuts::{in_test, write};
 use super::*;
 
@@ -261,6 +261,6 @@ async fn opening_what_did_not_change_lets_nothing_grow() -> Result<(), anyhow::E
 }
 
 fn tidied(slot: &Slot) {
-    let outcome = slot.tidy(Pace::AtRest).map_or(Ok(()), |(_, outcome)| outcome);
+    let outcome = slot.tidy(Activity::AtRest).map_or(Ok(()), |(_, outcome)| outcome);
     assert!(outcome.as_ref().err().is_none_or(|error| !error.is_of_damage()), "{outcome:?}");
 }

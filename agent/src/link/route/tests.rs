@@ -85,7 +85,7 @@ fn an_answer_of_somebody_else_keeps_nobody_from_the_other_addresses() {
     assert_eq!(refused(), pause);
 }
 
-/// The system learnt of an authority since: a client that read its roots once never sees it.
+/// The system trusts another authority since: a client that read its roots once never sees it.
 #[test]
 fn a_client_that_finds_the_hub_nowhere_is_made_anew_every_ten_minutes() {
     tideline_runtime::tls::install_provider();

@@ -315,7 +315,7 @@ fn observed(object: &Value) -> Observed {
 }
 
 /// What becomes of a set where this is refused of the victim.
-async fn check(task: Task, kind: &str, verb: Verb, said: &Said, times: Option<u32>) -> Result<(), String> {
+async fn check(task: Task, kind: &str, verb: Verb, said: &GivenAnswer, times: Option<u32>) -> Result<(), String> {
     let mut world = World::new();
     let victim = object_key(kind, VICTIM);
     let [peer, late, goes] = ["peer", "late", "goes"].map(|name| object_key("ConfigMap", name));
@@ -395,7 +395,7 @@ async fn check(task: Task, kind: &str, verb: Verb, said: &Said, times: Option<u3
 
 /// The answer given instead of the requested one.
 #[derive(Clone, Debug)]
-struct Said {
+struct GivenAnswer {
     refusal: Refusal,
     reason: Reason,
     /// What of it a person is to read.
@@ -406,7 +406,7 @@ struct Said {
     is_of_nothing: bool,
 }
 
-impl Said {
+impl GivenAnswer {
     fn is_named_in(&self, verb: Verb, message: &str) -> bool {
         // Nobody takes the word of somebody on the way for it that a kind is not served.
         let is_doubted = verb == Verb::List
@@ -519,8 +519,8 @@ fn reading(code: u16, refused: &Refused) -> String {
 }
 
 /// One of each kind of answer that an API server may give, and one that is none of its own.
-fn all_said() -> Vec<Said> {
-    let mut said: BTreeMap<String, Said> = BTreeMap::new();
+fn all_said() -> Vec<GivenAnswer> {
+    let mut said: BTreeMap<String, GivenAnswer> = BTreeMap::new();
     let products = CODES.into_iter().flat_map(|code| REASONS.into_iter().map(move |reason| (code, reason)));
     let details = details();
     for ((code, retry_after), reason) in products {
@@ -537,7 +537,7 @@ fn all_said() -> Vec<Said> {
             let is_of_nothing =
                 refused.is_object_missing() || is_missing(&refused) && failure.reason == Reason::NamespaceUnavailable;
             let (refusal, reason) = (Refusal::Status { code, retry_after, status }, failure.reason);
-            said.entry(reading(code, &refused)).or_insert(Said {
+            said.entry(reading(code, &refused)).or_insert(GivenAnswer {
                 refusal,
                 reason,
                 words,
@@ -548,7 +548,7 @@ fn all_said() -> Vec<Said> {
     }
     let pages = [400, 404, 502, 503, 504].map(|code| (Refusal::Page { code }, "no route"));
     let broken = [(Refusal::Torn, "answer"), (Refusal::NoAnswer, "connection reset")];
-    let others = pages.into_iter().chain(broken).map(|(refusal, words)| Said {
+    let others = pages.into_iter().chain(broken).map(|(refusal, words)| GivenAnswer {
         refusal,
         reason: Reason::Unavailable,
         words: words.to_owned(),

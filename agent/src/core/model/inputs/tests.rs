@@ -21,7 +21,7 @@ fn a_body_is_unreferenced_when_the_last_entry_drops_it() {
     let mut inputs = Inputs::default();
     inputs.name(body);
     inputs.name(body);
-    inputs.hold(body);
+    inputs.keep(body);
     assert!(!inputs.unname(&body));
     assert_eq!(inputs.take_unnamed([body]), []);
     assert!(inputs.unname(&body));
@@ -38,11 +38,11 @@ fn a_body_is_unreferenced_when_the_last_entry_drops_it() {
 fn a_body_that_is_not_stored_is_not_dropped() {
     let body = digest("body");
     let mut inputs = Inputs::default();
-    inputs.hold(body);
+    inputs.keep(body);
     inputs.lost(&body);
     inputs.name(body);
     assert!(!inputs.is_stored(&body));
-    inputs.hold(body);
+    inputs.keep(body);
     inputs.lost(&body);
     assert!(!inputs.unname(&body));
     assert_eq!(inputs.take_all_unnamed(), []);
@@ -53,7 +53,7 @@ fn packing_changes_nothing() {
     let mut inputs = Inputs::default();
     let all: Vec<Digest> = (0..1_000).map(|index| digest(&index.to_string())).collect();
     for input in &all {
-        inputs.hold(*input);
+        inputs.keep(*input);
         inputs.name(*input);
     }
     inputs.pack();

@@ -79,12 +79,12 @@ fn an_agent_goes_on_in_the_cluster_that_its_sync_target_was_corrected_to() {
     world.hub.refuses = Some(RefusalKind::Quarantined);
     world.heal();
     world.run_for(Duration::from_mins(30));
-    assert_eq!(world.standings.len(), 1, "{:?}", world.standings);
+    assert_eq!(world.modes.len(), 1, "{:?}", world.modes);
     world.hub.refuses = None;
     world.hub.cluster = Some(uid("c2"));
     world.quiesce();
     world.check_converged();
-    assert_eq!(world.standings.last().map(String::as_str), Some("Thaw"));
+    assert_eq!(world.modes.last().map(String::as_str), Some("Thaw"));
     // It begins with what it stored of that.
     world.cut_off();
     world.heal_cluster();
@@ -104,7 +104,7 @@ fn an_agent_that_is_served_in_another_cluster_than_its_identitys_stays_frozen() 
     world.hub.refuses = None;
     world.quiesce();
     assert!(world.cluster.objects.is_empty());
-    assert_eq!(world.standings.len(), 1, "{:?}", world.standings);
+    assert_eq!(world.modes.len(), 1, "{:?}", world.modes);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn a_quarantine_does_not_end_where_the_cluster_may_not_be_asked() {
     world.hub.refuses = None;
     world.quiesce();
     assert!(world.cluster.objects.is_empty());
-    assert!(!world.standings.iter().any(|standing| standing == "Thaw"), "{:?}", world.standings);
+    assert!(!world.modes.iter().any(|mode| mode == "Thaw"), "{:?}", world.modes);
     world.learn(of(Some(own_cluster())));
     world.quiesce();
     world.check_converged();

@@ -23,7 +23,7 @@ fn frozen(seed: u64) -> (World, [ObjectKey; 3]) {
     world.quiesce();
     world.hub.refuses = Some(RefusalKind::TargetGone);
     world.run_for(Duration::from_mins(2));
-    assert_eq!(world.standings.len(), 1, "{:?}", world.standings);
+    assert_eq!(world.modes.len(), 1, "{:?}", world.modes);
     (world, keys)
 }
 
@@ -79,7 +79,7 @@ fn a_set_accepted_as_another_target_is_shown_and_not_compared_with() {
     world.hub.hands_to = Some(heir());
     world.quiesce();
     assert!(world.hub.shown.is_some(), "the hub is to judge its history by it");
-    assert_eq!(world.standings.last().map(String::as_str), Some("Thaw"));
+    assert_eq!(world.modes.last().map(String::as_str), Some("Thaw"));
     // An epoch below the former one's is accepted, for it is of another target.
     let (mut world, keys) = frozen(5);
     world.hub.begin_epoch(0);

@@ -46,8 +46,8 @@ fn every_freeze_ends_by_itself_when_the_hub_opens_a_session_again() {
         world.quiesce();
         assert!(world.cluster.objects.contains_key(&kept), "{refusal:?}");
         assert!(!world.cluster.objects.contains_key(&removed), "{refusal:?}");
-        assert_eq!(world.standings.len(), 2, "{refusal:?}: {:?}", world.standings);
-        assert_eq!(world.standings[1], "Thaw");
+        assert_eq!(world.modes.len(), 2, "{refusal:?}: {:?}", world.modes);
+        assert_eq!(world.modes[1], "Thaw");
     }
 }
 
@@ -159,7 +159,7 @@ fn a_freeze_outlasts_a_hub_that_does_not_know_the_target() {
 
 /// Removals of a namespace that is inspected first, of an object whose mark was stripped, and of one that is orphaned.
 #[test]
-fn after_a_freeze_was_learnt_no_step_of_a_removal_begins() {
+fn after_a_freeze_no_step_of_a_removal_begins() {
     for refusal in REFUSALS {
         for steps in (0..80).step_by(3) {
             let mut world = World::new(steps % 5);

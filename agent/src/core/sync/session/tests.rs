@@ -460,7 +460,7 @@ fn a_set_that_comes_to_nothing_is_asked_for_less_and_less_though_its_pages_come(
 
 /// It started while its API server was away, or that was upgraded since.
 #[test]
-fn cluster_facts_learnt_later_are_sent_with_another_session() {
+fn cluster_facts_that_come_later_are_sent_with_another_session() {
     let cluster = |version: &str| {
         Event::Cluster(ClusterFacts { kubernetes_version: version.to_owned(), ..ClusterFacts::default() })
     };

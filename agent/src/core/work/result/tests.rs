@@ -225,7 +225,7 @@ impl Server {
         let policy = RemovalPolicy::Tombstone(PrunePolicy { prune, ..PrunePolicy::LEAST });
         let again = instead.is_some_and(|(source, _)| source == 1);
         for entry in &put {
-            self.core.model.inputs.hold(entry.input);
+            self.core.model.inputs.keep(entry.input);
         }
         self.core.begin_switch(Box::new(Change {
             accepted: attested(accepted),

@@ -8,13 +8,13 @@ fn uid(text: &str) -> Uid {
     text.parse().expect("a UID")
 }
 
-fn told(copies: &Sightings) -> Option<(u64, String)> {
+fn told(copies: &LeftAlone) -> Option<(u64, String)> {
     copies.count()
 }
 
 #[test]
 fn copies_are_told_of_until_they_are_gone() {
-    let mut copies = Sightings::default();
+    let mut copies = LeftAlone::default();
     assert_eq!(told(&copies), None);
     for (kind, name) in [("ConfigMap", "a"), ("ConfigMap", "b"), ("Secret", "c")] {
         copies.found(&key(kind, name), &uid(name));
@@ -32,17 +32,17 @@ fn copies_are_told_of_until_they_are_gone() {
 
 #[test]
 fn memory_for_copies_is_bounded() {
-    let mut copies = Sightings::default();
-    for n in 0..SIGHTINGS_MAX + 10 {
+    let mut copies = LeftAlone::default();
+    for n in 0..LEFT_ALONE_MAX + 10 {
         copies.found(&key("ConfigMap", &n.to_string()), &uid("a"));
         copies.listed_in(&key("ConfigMap", &n.to_string()), ListId(1));
     }
-    assert_eq!((copies.found.len(), copies.listed_in.len()), (SIGHTINGS_MAX, SIGHTINGS_MAX));
+    assert_eq!((copies.found.len(), copies.listed_in.len()), (LEFT_ALONE_MAX, LEFT_ALONE_MAX));
 }
 
 #[test]
 fn copies_under_the_label_of_another_target_are_told_of_until_a_patrol_misses_them() {
-    let mut copies = Sightings::default();
+    let mut copies = LeftAlone::default();
     let (a, b) = (key("ConfigMap", "a"), key("ConfigMap", "b"));
     copies.listed_in(&a, ListId(1));
     copies.listed_in(&b, ListId(1));

@@ -8,18 +8,18 @@ use tideline_common::{GroupKind, ObjectKey, Uid};
 use crate::core::interface::effect::ListId;
 
 /// Objects of either sort that are remembered, at some 300 bytes each. Beyond that, one more or less is no news.
-pub(super) const SIGHTINGS_MAX: usize = 1_000;
+pub(super) const LEFT_ALONE_MAX: usize = 1_000;
 
 #[derive(Debug, Default)]
-pub(in crate::core) struct Sightings {
+pub(in crate::core) struct LeftAlone {
     found: BTreeMap<ObjectKey, Uid>,
     /// Those that no watch tells of, and the metadata list that had each last.
     listed_in: BTreeMap<ObjectKey, ListId>,
 }
 
-impl Sightings {
+impl LeftAlone {
     pub(in crate::core) fn found(&mut self, key: &ObjectKey, uid: &Uid) {
-        if self.found.len() < SIGHTINGS_MAX || self.found.contains_key(key) {
+        if self.found.len() < LEFT_ALONE_MAX || self.found.contains_key(key) {
             self.found.insert(key.clone(), uid.clone());
         }
     }
@@ -42,7 +42,7 @@ impl Sightings {
 
     /// The patrol saw one that no watch tells of.
     pub(in crate::core) fn listed_in(&mut self, key: &ObjectKey, list: ListId) {
-        if self.listed_in.len() < SIGHTINGS_MAX || self.listed_in.contains_key(key) {
+        if self.listed_in.len() < LEFT_ALONE_MAX || self.listed_in.contains_key(key) {
             self.listed_in.insert(key.clone(), list);
         }
     }
