@@ -95,7 +95,7 @@ fn both_once(away: &mut World) {
             _ => What::Update,
         };
         // Somebody deletes the copy, and both agents know.
-        if random.below(2) == 0 && is_in_step(away) && standing(away, &key) == standing(&seeing, &key) {
+        if random.below(2) == 0 && is_in_step(away) && at_place(away, &key) == at_place(&seeing, &key) {
             away.note(|| format!("{key} is deleted at its cluster"));
             for world in [&mut *away, &mut seeing] {
                 world.touch(|cluster| {
@@ -108,9 +108,9 @@ fn both_once(away: &mut World) {
     }
     end(away, &mut seeing);
     for key in NAMES.map(place) {
-        let there = |world: &World| match standing(world, &key) {
-            Standing::Ours { source, .. } => Some(source),
-            Standing::Nothing | Standing::Orphaned => None,
+        let there = |world: &World| match at_place(world, &key) {
+            AtPlace::Ours { source, .. } => Some(source),
+            AtPlace::Nothing | AtPlace::Orphaned => None,
         };
         assert_eq!(there(&*away), there(&seeing), "{key}, at one that was away and at one that saw every step");
     }
@@ -196,7 +196,7 @@ impl Change {
 
 /// What exists under a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Standing {
+enum AtPlace {
     Nothing,
     /// It was ours once.
     Orphaned,
@@ -208,10 +208,10 @@ enum Standing {
     },
 }
 
-fn standing(world: &World, key: &ObjectKey) -> Standing {
-    let Some(local) = world.cluster.objects.get(key) else { return Standing::Nothing };
-    let Some(mark) = &local.mark else { return Standing::Orphaned };
-    Standing::Ours { source: mark.source.uid.clone(), input: local.input, prune: mark.prune, origin: mark.origin }
+fn at_place(world: &World, key: &ObjectKey) -> AtPlace {
+    let Some(local) = world.cluster.objects.get(key) else { return AtPlace::Nothing };
+    let Some(mark) = &local.mark else { return AtPlace::Orphaned };
+    AtPlace::Ours { source: mark.source.uid.clone(), input: local.input, prune: mark.prune, origin: mark.origin }
 }
 
 /// What happened to objects in the view of the one agent, and what the other had under their keys by then.
@@ -222,31 +222,31 @@ struct Seen {
     deleted: BTreeSet<Uid>,
     /// The object under the key was recreated since one was orphaned.
     anew: BTreeSet<ObjectKey>,
-    last: BTreeMap<ObjectKey, Standing>,
+    last: BTreeMap<ObjectKey, AtPlace>,
 }
 
 impl Seen {
     fn follow(&mut self, seeing: &World, away: &World) {
         for key in NAMES.map(place) {
-            let now = standing(seeing, &key);
+            let now = at_place(seeing, &key);
             let there = away.cluster.objects.get(&key).map(|local| local.uid.clone());
             let before = self.last.insert(key.clone(), now.clone());
             match now {
-                Standing::Orphaned if before.is_some_and(|before| before != Standing::Orphaned) => {
+                AtPlace::Orphaned if before.is_some_and(|before| before != AtPlace::Orphaned) => {
                     self.orphaned.entry(key).or_default().extend(there);
                 }
-                Standing::Nothing => {
+                AtPlace::Nothing => {
                     self.orphaned.remove(&key);
                     self.deleted.extend(there);
                     self.anew.insert(key);
                 }
-                Standing::Orphaned | Standing::Ours { .. } => {}
+                AtPlace::Orphaned | AtPlace::Ours { .. } => {}
             }
         }
     }
 
     fn compare(&self, key: &ObjectKey, seeing: &World, away: &World) {
-        let (saw, missed) = (standing(seeing, key), standing(away, key));
+        let (saw, missed) = (at_place(seeing, key), at_place(away, key));
         let uid = away.cluster.objects.get(key).map(|local| &local.uid);
         let orphaned = self.orphaned.get(key);
         // It had the object that the other orphaned; or it had none by then, and may have created one since.
@@ -255,14 +255,12 @@ impl Seen {
         // it as it is.
         let may_adopt = assigned(seeing, key).is_none_or(|policy| policy.takeover != Takeover::Never);
         let same = match (&saw, &missed) {
-            (Standing::Ours { origin: Origin::Adopted, .. }, Standing::Orphaned) if !may_adopt => had,
-            (Standing::Orphaned, Standing::Nothing) => {
-                orphaned.is_none_or(|orphaned| orphaned.is_subset(&self.deleted))
-            }
-            (Standing::Orphaned, Standing::Ours { .. }) => !had && assigned(seeing, key).is_some(),
+            (AtPlace::Ours { origin: Origin::Adopted, .. }, AtPlace::Orphaned) if !may_adopt => had,
+            (AtPlace::Orphaned, AtPlace::Nothing) => orphaned.is_none_or(|orphaned| orphaned.is_subset(&self.deleted)),
+            (AtPlace::Orphaned, AtPlace::Ours { .. }) => !had && assigned(seeing, key).is_some(),
             (
-                Standing::Ours { source, input, prune, origin },
-                Standing::Ours { source: its_source, input: its_input, prune: its_prune, origin: its_origin },
+                AtPlace::Ours { source, input, prune, origin },
+                AtPlace::Ours { source: its_source, input: its_input, prune: its_prune, origin: its_origin },
             ) => {
                 let whose = (source, input, prune) == (its_source, its_input, its_prune);
                 let adopted = match (origin, its_origin) {

@@ -12,36 +12,36 @@ use tideline_hub::summary::TargetReports;
 use crate::world::World;
 
 /// How an assigned object compares with its entry.
-enum Standing {
+enum Verdict {
     AsAssigned,
     /// The difference, or why there is no object.
     Otherwise(&'static str),
 }
 
 impl World {
-    fn standing(&self, entry: &Entry, policy: &ApplyPolicy) -> Standing {
-        let Some(local) = self.cluster.objects.get(&entry.key) else { return Standing::Otherwise("is missing") };
+    fn verdict(&self, entry: &Entry, policy: &ApplyPolicy) -> Verdict {
+        let Some(local) = self.cluster.objects.get(&entry.key) else { return Verdict::Otherwise("is missing") };
         if entry.implied {
-            return Standing::AsAssigned;
+            return Verdict::AsAssigned;
         }
         if local.deleting {
-            return Standing::Otherwise("is being deleted");
+            return Verdict::Otherwise("is being deleted");
         }
         let ours = self.cluster.ownership(&entry.key) == Some(Ownership::Ours);
         let source = local.mark.as_ref().is_some_and(|mark| mark.source.uid == entry.source.uid);
         if policy.mode == ApplyMode::CreateOnly {
-            return if local.created || ours { Standing::AsAssigned } else { Standing::Otherwise("is another's") };
+            return if local.created || ours { Verdict::AsAssigned } else { Verdict::Otherwise("is another's") };
         }
         // Somebody changed it, or made it another's by removing the label, and the policy leaves it so.
         let edited = local.input.is_none_or(|input| input == entry.input);
         if policy.drift == DriftPolicy::Report && local.owner.as_ref() == Some(&entry.source.uid) && edited {
-            return Standing::AsAssigned;
+            return Verdict::AsAssigned;
         }
         match (ours && local.label.is_some(), source, local.input == Some(entry.input)) {
-            (false, _, _) => Standing::Otherwise("is not marked as ours"),
-            (true, false, _) => Standing::Otherwise("carries another source's identity"),
-            (true, true, false) => Standing::Otherwise("has another input"),
-            (true, true, true) => Standing::AsAssigned,
+            (false, _, _) => Verdict::Otherwise("is not marked as ours"),
+            (true, false, _) => Verdict::Otherwise("carries another source's identity"),
+            (true, true, false) => Verdict::Otherwise("has another input"),
+            (true, true, true) => Verdict::AsAssigned,
         }
     }
 
@@ -75,7 +75,7 @@ impl World {
         assert_eq!(accepted, Some((view.version(), view.digest())), "the agent keeps another set than the hub's");
         assert_eq!(self.journal().history, Continuity::Whole, "the agent keeps still, and nothing is broken");
         assert!(self.is_active(), "the agent does not work, and nothing keeps it from that");
-        assert_eq!(self.journal().standing, AgentMode::Active, "a restart would stop it");
+        assert_eq!(self.journal().mode, AgentMode::Active, "a restart would stop it");
         assert!(self.restored || self.hub.accepts == 0, "a person had to accept what was never lost");
         assert!(self.restored || !self.hub.is_broken(), "the history is broken, and nothing was lost");
         assert_eq!(self.hub.freshness(), Some(Freshness::Fresh));
@@ -89,8 +89,8 @@ impl World {
                 assert_eq!((progress, reason), (Progress::Withheld, Some(Reason::AgentTooOld)), "{key}");
                 continue;
             }
-            match self.standing(entry, policy) {
-                Standing::AsAssigned => {
+            match self.verdict(entry, policy) {
+                Verdict::AsAssigned => {
                     assert_eq!(report.progress, Progress::Applied, "{key}: {report:?}");
                     self.check_identity(entry, policy);
                     let free = entry.implied || policy.mode == ApplyMode::CreateOnly;
@@ -98,7 +98,7 @@ impl World {
                     self.check_status(key, report);
                     self.check_associated(entry, policy);
                 }
-                Standing::Otherwise(how) => {
+                Verdict::Otherwise(how) => {
                     // It was created, and what became of it since is up to the target.
                     let made = policy.mode == ApplyMode::CreateOnly || report.terminal == Some(Terminal::Finished);
                     let once = made && report.progress == Progress::Applied;
@@ -212,7 +212,7 @@ impl World {
     pub(crate) fn check_kept(&self) {
         for entry in self.journal().entries.values() {
             let policy = &self.journal().policies[&entry.policy];
-            if let Standing::Otherwise(how) = self.standing(entry, policy) {
+            if let Verdict::Otherwise(how) = self.verdict(entry, policy) {
                 let stranger = self.cluster.objects.get(&entry.key).is_some_and(|local| local.owner.is_none());
                 let awaits_namespace = self.explains(&entry.key, Reason::NamespaceUnavailable);
                 let unserved = self.explains(&entry.key, Reason::KindMissing);

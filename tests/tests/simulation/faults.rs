@@ -46,7 +46,7 @@ pub(crate) const TRANSIT: (u64, u64) = (1, 40);
 /// What a delayed message takes.
 pub(crate) const DELAYED: (u64, u64) = (40, 60_000);
 /// How long an agent waits for an answer, beyond what the hub was asked to wait.
-pub(crate) const PATIENCE: u64 = 15_000;
+pub(crate) const GIVE_UP_AFTER: u64 = 15_000;
 /// A commit, of a journal or of a store.
 pub(crate) const COMMIT: (u64, u64) = (1, 30);
 /// Until an operation takes effect, and from then until its end is known.

@@ -131,7 +131,7 @@ impl History {
     }
 
     /// The agent accepted a set: it can prove all commits before it.
-    pub(crate) fn learnt(&mut self, word: Attestation) {
+    pub(crate) fn on_attestation(&mut self, word: Attestation) {
         self.known.extend(self.lines.get(&word.point.id).into_iter().flatten());
         self.known.extend(self.answered.get(&(word.version, word.point.id)).into_iter().flatten());
     }

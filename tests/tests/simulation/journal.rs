@@ -26,7 +26,7 @@ pub(crate) struct Journal {
     floor: Option<Attested>,
     pub(crate) accepted: Option<Attested>,
     pub(crate) history: Continuity,
-    pub(crate) standing: AgentMode,
+    pub(crate) mode: AgentMode,
     pub(crate) entries: BTreeMap<ObjectKey, Arc<Entry>>,
     pub(crate) policies: BTreeMap<Digest, Arc<ApplyPolicy>>,
     pub(crate) bodies: BTreeMap<Digest, Arc<str>>,
@@ -92,7 +92,7 @@ impl Journal {
                     self.held.remove(&tombstone);
                 }
                 Write::History(history) => self.history = history,
-                Write::Mode(standing) => self.standing = standing,
+                Write::Mode(mode) => self.mode = mode,
                 Write::Decommission(how) => self.decommission = how,
                 Write::Unsent(report) => {
                     self.unsent.insert(report.key.clone(), *report);
@@ -186,7 +186,7 @@ impl Journal {
             floor: self.floor,
             accepted: self.accepted,
             history: self.history,
-            mode: self.standing.clone(),
+            mode: self.mode.clone(),
             entries: self.entries.values().cloned().collect(),
             // As the real one: a policy that no entry names is kept for objects that were applied under it.
             policies: self.policies.clone().into_iter().filter(|(digest, _)| named.contains(digest)).collect(),

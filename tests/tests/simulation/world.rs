@@ -210,7 +210,7 @@ struct Agent {
     writes: u64,
     /// What the last patrol found.
     patrol: Option<PatrolTally>,
-    standing: Standing,
+    mode: ToldMode,
     versions: Versions,
 }
 
@@ -225,7 +225,7 @@ impl Agent {
             stopping: false,
             cut_off: false,
             core: None,
-            standing: Standing::from(&journal.standing),
+            mode: ToldMode::from(&journal.mode),
             journal,
             writing: VecDeque::new(),
             keeping: None,
@@ -243,18 +243,18 @@ impl Agent {
     }
 }
 
-/// What the agent was told of its standing.
+/// The mode that the agent was last told to be in.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Standing {
+enum ToldMode {
     #[default]
     Good,
     UnknownToHub,
     Frozen,
 }
 
-impl From<&tideline_agent::core::AgentMode> for Standing {
-    fn from(standing: &tideline_agent::core::AgentMode) -> Self {
-        match standing {
+impl From<&tideline_agent::core::AgentMode> for ToldMode {
+    fn from(mode: &tideline_agent::core::AgentMode) -> Self {
+        match mode {
             tideline_agent::core::AgentMode::Active => Self::Good,
             tideline_agent::core::AgentMode::UnknownToHub => Self::UnknownToHub,
             tideline_agent::core::AgentMode::Frozen(_) => Self::Frozen,
@@ -457,7 +457,7 @@ impl World {
 
     /// Whether the agent works: it is neither frozen nor unknown to the hub.
     pub(crate) fn is_active(&self) -> bool {
-        self.agent.standing == Standing::Good
+        self.agent.mode == ToldMode::Good
     }
 
     pub(crate) fn journal(&self) -> &Journal {

@@ -103,7 +103,7 @@ impl Outcome {
     }
 }
 
-/// A message without the time of the first sighting, which depends on the way.
+/// A message without the time at which it was first seen, which depends on the way.
 fn timeless(message: &str) -> String {
     const SEEN: &str = "seen first at ";
     let Some((before, after)) = message.split_once(SEEN) else { return message.to_owned() };

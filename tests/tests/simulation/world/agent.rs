@@ -6,7 +6,7 @@ use tideline_common::wire::v1::{ClusterFacts, Continuity, Decommission, EnrolReq
 use tideline_common::{InstanceId, Monotonic, ObjectKey, Reason, Uid};
 
 use super::mishaps::Fate;
-use super::{Happening, Standing, World};
+use super::{Happening, ToldMode, World};
 use crate::SHUT;
 use crate::faults::{COMMIT, OPERATION, THROTTLED_FOR};
 use crate::ids::{CLUSTER, HUB, parse};
@@ -77,7 +77,7 @@ impl World {
             Effect::Execute { id, op } => {
                 self.note(|| format!("agent: {id:?} {op:?}"));
                 self.check_removal_is_authorised(&op);
-                self.check_standing(&op);
+                self.check_mode(&op);
                 self.check_understood(&op);
                 self.agent.operations.insert(id, op);
                 let after = self.random.within(OPERATION);
@@ -123,12 +123,12 @@ impl World {
             Effect::Freeze(reason) => {
                 assert!(self.scenario.shuts_out || self.other.is_some(), "the only agent freezes: {reason:?}");
                 self.note(|| format!("agent: FROZEN, {reason:?}"));
-                self.agent.standing = Standing::Frozen;
+                self.agent.mode = ToldMode::Frozen;
             }
             Effect::UnknownToHub => {
                 assert!(self.scenario.shuts_out, "the agent of the only target is not known");
                 self.note(|| "agent: UNKNOWN to the hub".to_owned());
-                self.agent.standing = Standing::UnknownToHub;
+                self.agent.mode = ToldMode::UnknownToHub;
             }
             Effect::KeepSession { session, .. } => {
                 self.note(|| format!("agent: stores session {session}"));
@@ -143,7 +143,7 @@ impl World {
             Effect::Replaced { by } => panic!("no other process has its store, and {by} is there"),
             Effect::Thaw => {
                 self.note(|| "agent: goes on".to_owned());
-                self.agent.standing = Standing::Good;
+                self.agent.mode = ToldMode::Good;
             }
         }
     }
@@ -165,7 +165,7 @@ impl World {
         self.agent.journal.write(writes);
         for write in writes {
             if let Write::Accept { accepted, .. } = write {
-                self.hub.history.learnt(accepted.attestation);
+                self.hub.history.on_attestation(accepted.attestation);
             }
         }
     }
@@ -265,12 +265,12 @@ impl World {
     }
 
     /// A frozen agent changes nothing, and one that the hub does not know removes nothing.
-    fn check_standing(&self, op: &Op) {
+    fn check_mode(&self, op: &Op) {
         let removes = matches!(op, Op::Delete { .. } | Op::Orphan { .. });
-        match self.agent.standing {
-            Standing::Good => {}
-            Standing::UnknownToHub => assert!(!removes, "{op:?}, and the hub does not know this target"),
-            Standing::Frozen => panic!("{op:?}, and the agent is frozen"),
+        match self.agent.mode {
+            ToldMode::Good => {}
+            ToldMode::UnknownToHub => assert!(!removes, "{op:?}, and the hub does not know this target"),
+            ToldMode::Frozen => panic!("{op:?}, and the agent is frozen"),
         }
     }
 

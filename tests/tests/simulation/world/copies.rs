@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tideline_common::{ApplyMode, Digest, Entry, InstanceId, ObjectKey, Uid};
 use tideline_hub::link::core as link;
 
-use super::{Agent, Happening, Standing, World};
+use super::{Agent, Happening, ToldMode, World};
 use crate::faults::BAD_WIRE;
 use crate::journal::Journal;
 
@@ -156,10 +156,10 @@ impl World {
     /// Whether this one and no other works, and the hub knows it as the holder; and whether it shows both.
     pub(crate) fn check_holder(&mut self, which: Which, both: bool) {
         let instance = self.instance(which);
-        assert_eq!(self.agent.standing, Standing::Good, "the {which:?} is frozen");
+        assert_eq!(self.agent.mode, ToldMode::Good, "the {which:?} is frozen");
         assert!(self.agent.core.is_some(), "the {which:?} does not live");
         if let Some(other) = self.other.as_ref().filter(|other| other.core.is_some()) {
-            assert_ne!(other.standing, Standing::Good, "both work, and the {which:?} is to");
+            assert_ne!(other.mode, ToldMode::Good, "both work, and the {which:?} is to");
         }
         let record = self.hub.holder().expect("the target is known");
         let holder = record.holder().map(|holder| holder.instance.id);
@@ -169,7 +169,7 @@ impl World {
 
     /// Of two agents one works, and no more.
     pub(crate) fn turn_to_the_one_that_works(&mut self) {
-        let works = |agent: &Agent| agent.core.is_some() && agent.standing == Standing::Good;
+        let works = |agent: &Agent| agent.core.is_some() && agent.mode == ToldMode::Good;
         let other = self.other.as_ref().is_some_and(|other| works(other));
         assert_ne!(works(&self.agent), other, "both work, or neither does");
         if let Some(other) = self.other.as_mut().filter(|_| other) {
@@ -179,7 +179,7 @@ impl World {
 
     pub(crate) fn check_frozen(&mut self, which: Which) {
         self.turn_to_the(which);
-        assert_eq!(self.agent.standing, Standing::Frozen, "the {which:?} is not frozen");
+        assert_eq!(self.agent.mode, ToldMode::Frozen, "the {which:?} is not frozen");
     }
 
     /// Processes that are down come up.

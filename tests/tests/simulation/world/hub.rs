@@ -16,7 +16,7 @@ use tideline_hub::link::core as link;
 use tideline_hub::link::exchange::{self, Claimant, Sender, Stamp, Unverified};
 
 use super::{Happening, World};
-use crate::faults::{COMMIT, DELAYED, PATIENCE, TRANSIT};
+use crate::faults::{COMMIT, DELAYED, GIVE_UP_AFTER, TRANSIT};
 use crate::hub::{Demand, key};
 use crate::ids::{HUB, OTHER_TARGET, parse};
 use crate::wire::{AGENT_KEY, Message, Reply, STOLEN_KEY, Sent, TOKEN, TOKEN_KEY, Travelling, Waiting};
@@ -51,7 +51,7 @@ impl World {
         let outgoing = outgoing.expect("every message can be written");
         let destination = self.destination();
         self.agent.requests.insert(id, Waiting { outgoing, sending: None, sendings: 0, destination });
-        self.schedule(waits + PATIENCE, Happening::GiveUp { run, id });
+        self.schedule(waits + GIVE_UP_AFTER, Happening::GiveUp { run, id });
         self.send_again(id);
     }
 

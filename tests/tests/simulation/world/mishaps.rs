@@ -10,7 +10,7 @@ use tideline_common::wire::v1::{Decommission, ObjectReport, RefusalKind};
 use tideline_common::{GroupKind, Reason, Tombstone};
 use tideline_hub::summary::TargetReports;
 
-use super::{Happening, Standing, Stream, World};
+use super::{Happening, Stream, ToldMode, World};
 use crate::SETTLING;
 use crate::faults::{ABSENCE, DELAYED, STOPPED_AFTER};
 use crate::ids::{OTHER_HUB, parse};
@@ -101,7 +101,7 @@ impl World {
         self.note(|| "the agent's data directory is lost".to_owned());
         self.agent_crashes();
         self.empty_directory();
-        self.agent.standing = Standing::from(&self.agent.journal.standing);
+        self.agent.mode = ToldMode::from(&self.agent.journal.mode);
     }
 
     fn empty_directory(&mut self) {
@@ -450,7 +450,7 @@ impl World {
         self.agent.streams.clear();
         self.agent.following.clear();
         self.agent.patrol = None;
-        self.agent.standing = Standing::from(&self.agent.journal.standing);
+        self.agent.mode = ToldMode::from(&self.agent.journal.mode);
         if let Some(probe) = &mut self.probe {
             probe.agent_ended(&self.agent.journal);
         }
