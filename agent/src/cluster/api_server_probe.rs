@@ -24,6 +24,8 @@ const MISSES_MAX: u32 = 2;
 
 /// How long to wait for credentials that the API server accepts. A restart may bring new ones.
 const UNAUTHORIZED_MAX: Duration = Duration::from_hours(1);
+/// Refusals of the credentials that are further apart say nothing of what was between them.
+const SILENCE_MAX: Duration = Duration::from_mins(5);
 
 /// The state of the API server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,9 +51,8 @@ pub fn probe_api_server(client: Client) -> impl Stream<Item = ApiServerProbe> + 
 #[derive(Debug, Default)]
 struct Misses {
     count: u32,
-    /// Since when every answer was that the credentials are not accepted; a question without an answer ends it as little as
-    /// it begins it.
-    unauthorized: Option<Instant>,
+    /// Since when every answer was that the credentials are not accepted, and when the last of them came.
+    unauthorized: Option<(Instant, Instant)>,
 }
 
 /// Why a question counts as not answered.
@@ -81,8 +82,11 @@ impl Misses {
                 // No sign that the credentials are accepted: a refusal may have been lost.
                 Missed::Silent(why) => why,
                 Missed::Unauthorized(why) => {
-                    let since = *self.unauthorized.get_or_insert_with(Instant::now);
-                    if since.elapsed() >= UNAUTHORIZED_MAX {
+                    let now = Instant::now();
+                    let goes_on = self.unauthorized.filter(|(_, last)| now - *last <= SILENCE_MAX);
+                    let since = goes_on.map_or(now, |(since, _)| since);
+                    self.unauthorized = Some((since, now));
+                    if now - since >= UNAUTHORIZED_MAX {
                         return ApiServerProbe::Unauthorized(why);
                     }
                     why

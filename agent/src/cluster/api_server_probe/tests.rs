@@ -228,3 +228,20 @@ async fn credentials_that_are_not_accepted_are_silence_and_after_an_hour_the_end
     }
     assert!(begun.elapsed() >= UNAUTHORIZED_MAX && lost >= 3);
 }
+
+/// A refusal as it goes down, and another as it comes up.
+#[tokio::test(start_paused = true)]
+async fn an_api_server_that_was_away_for_hours_did_not_refuse_the_credentials_so_long() {
+    let server = Server::default();
+    let mut probe = Box::pin(probe_api_server(server.client()));
+    let mut next = async || timeout(EVERY * 10, probe.next()).await.expect("it tells").expect("it goes on");
+    server.refuses.store(true, Ordering::SeqCst);
+    assert!(matches!(next().await, ApiServerProbe::Silent(_)));
+    server.hang(true);
+    let begun = Instant::now();
+    while begun.elapsed() < UNAUTHORIZED_MAX * 2 {
+        assert!(matches!(next().await, ApiServerProbe::Silent(_)));
+    }
+    server.hang(false);
+    assert!(matches!(next().await, ApiServerProbe::Silent(why) if why.contains("credentials")));
+}
