@@ -8,7 +8,7 @@ use std::time::Duration;
 use kube::core::Status;
 use serde_json::{Value, json};
 use tideline_common::wire::v1::Progress;
-use tideline_common::{Digest, GroupKind, Monotonic, ObjectKey, Prune, Reason, Recreate};
+use tideline_common::{ApplyMode, Digest, GroupKind, Monotonic, ObjectKey, Prune, Reason, Recreate};
 
 use super::super::super::decode;
 use super::super::super::failure::Refused;
@@ -44,6 +44,8 @@ enum Task {
     Change,
     /// Changed in an immutable field.
     Replace,
+    /// It is left alone, and is another source's from now on.
+    HandOver,
     Remove,
     Orphan,
     /// The namespace of that name is removed.
@@ -51,7 +53,7 @@ enum Task {
 }
 
 /// Each kind of request that each task takes.
-const CASES: [(Task, &str, Verb); 17] = [
+const CASES: [(Task, &str, Verb); 19] = [
     (Task::Create, "ConfigMap", Verb::Post),
     (Task::Create, "Deployment", Verb::Post),
     (Task::Create, "Job", Verb::Post),
@@ -63,6 +65,8 @@ const CASES: [(Task, &str, Verb); 17] = [
     (Task::Replace, "Job", Verb::DryRun),
     (Task::Replace, "Job", Verb::Delete),
     (Task::Replace, "Job", Verb::Post),
+    (Task::HandOver, "ConfigMap", Verb::Get),
+    (Task::HandOver, "ConfigMap", Verb::Merge),
     (Task::Remove, "ConfigMap", Verb::Delete),
     (Task::Remove, "Job", Verb::Delete),
     (Task::Orphan, "ConfigMap", Verb::Get),
@@ -168,7 +172,11 @@ impl World {
     }
 
     fn put(&mut self, key: &ObjectKey, input: u64) {
-        self.hub.put(key, 1, input);
+        self.put_of(1, key, input);
+    }
+
+    fn put_of(&mut self, source: u64, key: &ObjectKey, input: u64) {
+        self.hub.put(key, source, input);
         let entry = self.hub.desired.get(key).expect("it was put");
         self.texts.0.lock().expect("no test has panicked").insert(entry.input, body(key, input).to_string().into());
     }
@@ -322,17 +330,20 @@ async fn check(task: Task, kind: &str, verb: Verb, said: &GivenAnswer, times: Op
     world.hub.waves.insert(late.clone(), 5);
     world.hub.policy = match task {
         Task::Replace => ApplyPolicy { recreate: Recreate::OnImmutable, ..ApplyPolicy::default() },
+        Task::HandOver => ApplyPolicy { mode: ApplyMode::CreateOnly, ..ApplyPolicy::default() },
         Task::Orphan => ApplyPolicy { prune: Prune::Orphan, ..ApplyPolicy::default() },
         Task::Create | Task::Change | Task::Remove | Task::Empty => ApplyPolicy::default(),
     };
     if task != Task::Create {
         world.put(&victim, 1);
     }
-    for key in [&peer, &late, &goes] {
+    // Where nothing is changed, the others are created.
+    let others = if task == Task::HandOver { &[&goes][..] } else { &[&goes, &peer, &late] };
+    for key in others {
         world.put(key, 1);
     }
     world.run_for(Duration::from_mins(2)).await;
-    assert!(world.is_applied(&late, 1) && world.is_applied(&goes, 1), "without a fault all is applied");
+    assert!(others.iter().all(|key| world.is_applied(key, 1)), "without a fault all is applied");
     let refusal = said.refusal.clone();
     let about = if verb == Verb::List && task == Task::Change { "shop" } else { VICTIM };
     world.server.lock().expect("no test has panicked").fault = Some(Fault { verb, about, refusal, times });
@@ -341,6 +352,7 @@ async fn check(task: Task, kind: &str, verb: Verb, said: &GivenAnswer, times: Op
     let goes_at = path_of(&goes);
     match task {
         Task::Create | Task::Change | Task::Replace => world.put(&victim, 2),
+        Task::HandOver => world.put_of(2, &victim, 2),
         Task::Remove | Task::Orphan | Task::Empty => world.hub.remove(&victim),
     }
     for key in [&peer, &late] {
@@ -370,7 +382,10 @@ async fn check(task: Task, kind: &str, verb: Verb, said: &GivenAnswer, times: Op
     let reported =
         world.hub.reports.get(&victim).map(|(_, _, report)| (report.progress, report.reason, report.message.clone()));
     let removes = matches!(task, Task::Remove | Task::Orphan | Task::Empty);
-    let done = if removes {
+    let done = if task == Task::HandOver {
+        let mark = world.stands(&victim).map(|there| there["metadata"]["annotations"][MARK_ANNOTATION].to_string());
+        mark.is_some_and(|mark| mark.contains("s2")) && matches!(reported, Some((Progress::Applied, ..)))
+    } else if removes {
         !world.hub.tombstones.keys().any(|tombstone| tombstone.key == victim)
     } else {
         // An object with fields left to others is not as the source says.
@@ -504,6 +519,11 @@ fn details() -> Vec<Value> {
         cause("FieldValueForbidden", "spec", "Forbidden: updates to spec are not allowed"),
         cause("FieldValueNotFound", "spec.x", "Not found"),
         cause("FieldValueInvalid", "metadata.uid", "Invalid value: \"other\": field is immutable"),
+        // One of what cannot be changed, after one of what may not be written at all.
+        json!({"name": "web", "kind": "configmaps", "causes": [
+            {"reason": "FieldValueInvalid", "field": "metadata.labels", "message": "Invalid value: \"-\""},
+            {"reason": "FieldValueInvalid", "field": "spec.selector", "message": "Invalid value: {}: field is immutable"},
+        ]}),
     ]
 }
 
@@ -570,7 +590,7 @@ async fn holds_for(tasks: &[Task]) {
 
 #[tokio::test]
 async fn a_write_refused_in_any_way_backs_off_and_delays_nothing_else() {
-    holds_for(&[Task::Create, Task::Change, Task::Replace]).await;
+    holds_for(&[Task::Create, Task::Change, Task::Replace, Task::HandOver]).await;
 }
 
 #[tokio::test]
